@@ -1,0 +1,15 @@
+//! The pipeline: request → resolve → fetch → admit → stage → harvest → activate → settle.
+//! One module per step; each takes and returns plain values. Nothing here prints.
+
+pub mod admit;
+pub mod fetch;
+pub mod generation;
+pub mod harvest;
+pub mod host;
+pub mod lock;
+pub mod origin;
+pub mod overlay;
+pub mod resolve;
+pub mod settle;
+pub mod stage;
+pub mod transaction;

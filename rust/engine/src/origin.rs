@@ -1,0 +1,1 @@
+//! The second origin file, `/run/rpm-ostree-transient/origin`.

@@ -1,0 +1,1 @@
+//! Effects outside `/usr`: how each is done and undone.

@@ -1,0 +1,2 @@
+#include "transient_librepo.h"
+typedef int transient_librepo_unused;

@@ -1,0 +1,2 @@
+#include "transient_librpm.h"
+typedef int transient_librpm_unused;

@@ -1,0 +1,2 @@
+#include "transient_solv.h"
+typedef int transient_solv_unused;
