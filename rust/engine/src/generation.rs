@@ -162,3 +162,29 @@ impl Store {
         anyhow::bail!("not built yet")
     }
 }
+
+impl Store {
+    /// Empties `staging/` after a failed run.
+    ///
+    /// # Errors
+    /// From the filesystem.
+    pub fn empty_staging(&self, _lock: &HostLock) -> Result<()> {
+        anyhow::bail!("not built yet")
+    }
+}
+
+/// False when the store was made in another boot or for another deployment (soft reboot).
+///
+/// # Errors
+/// When the stamp is damaged.
+pub fn stamp_is_current(_store: &Store, _host: &Host) -> Result<bool> {
+    anyhow::bail!("not built yet")
+}
+
+/// Space of the store's tmpfs for readers without root; none when there is no store.
+///
+/// # Errors
+/// From statvfs.
+pub fn space_of_store() -> Result<Option<Space>> {
+    anyhow::bail!("not built yet")
+}

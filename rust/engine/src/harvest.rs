@@ -38,3 +38,11 @@ pub struct Harvest {
 pub fn harvest(_staged: &Staged, _previous: Option<&Path>, _base: &Path, _target: &Path) -> Result<Harvest> {
     anyhow::bail!("not built yet")
 }
+
+/// Every path of a layer that the base has not, or has otherwise.
+///
+/// # Errors
+/// From the filesystem.
+pub fn compare_with_base(_layer: &Path, _base: &Path) -> Result<Vec<model::status::PathDiff>> {
+    anyhow::bail!("not built yet")
+}

@@ -42,3 +42,8 @@ pub fn require_root() -> Result<()> {
 pub fn require_host_namespace() -> Result<()> {
     anyhow::bail!("not built yet")
 }
+
+/// RPM architectures that can run on `arch`, best first.
+pub fn compatible_arches(_arch: &str) -> Vec<String> {
+    vec![]
+}

@@ -3,6 +3,7 @@
 
 pub mod admit;
 pub mod fetch;
+pub mod files;
 pub mod generation;
 pub mod harvest;
 pub mod host;

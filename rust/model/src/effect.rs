@@ -13,17 +13,6 @@ pub enum Effect {
         /// Absolute path of the marker.
         path: PathBuf,
     },
-    /// A JSON user or group record in `/run/userdb` (systemd's drop-in directory for JSON records).
-    UserRecord {
-        /// Absolute path.
-        path: PathBuf,
-        /// The record, or the target when it is a link.
-        content: String,
-        /// The id link beside a record is a symlink; the record itself is a file.
-        link: bool,
-        /// Name of the account, for people.
-        account: String,
-    },
     /// One `systemctl daemon-reload`, because the layer has units.
     ReloadUnits,
     /// `udevadm control --reload`, because the layer has udev rules.

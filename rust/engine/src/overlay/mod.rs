@@ -60,3 +60,19 @@ pub fn activate(_lock: &HostLock, _generation: u64, _layers: &[PathBuf], _base: 
 pub fn detach_all(_lock: &HostLock) -> Result<()> {
     anyhow::bail!("not built yet")
 }
+
+impl UsrMounts {
+    /// How the visible overlay got in place: `Stacked` when older ones of ours are below it.
+    pub fn swap_method(&self) -> SwapMethod {
+        if self.ours.len() > 1 { SwapMethod::Stacked } else { SwapMethod::Beneath }
+    }
+}
+
+/// Brings a stack that a crash left (attached beneath, old top not yet detached) to one overlay by detaching the top,
+/// and returns the live generation. A stack made by the fallback for old kernels is left as it is.
+///
+/// # Errors
+/// From the kernel.
+pub fn settle_stack(_lock: &HostLock) -> Result<u64> {
+    anyhow::bail!("not built yet")
+}

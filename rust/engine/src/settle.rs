@@ -1,1 +1,0 @@
-//! Effects outside `/usr`: how each is done and undone.

@@ -1,1 +1,0 @@
-//! The driver: runs a plan under the lock, journals it, and undoes it when it fails.

@@ -1,0 +1,118 @@
+//! The commit: journal, effects before the swap, the swap, effects after it, records. On an error everything that was
+//! done is undone in reverse order; after a kill `recover` finds the journal and the mount and does the rest.
+
+use super::{Session, outcome, report};
+use crate::generation::{Journal, Store};
+use crate::overlay;
+use crate::settle::{self, When};
+use anyhow::{Context as _, Result};
+use fail::fail_point;
+use model::status::{HistoryEntry, Outcome, SwapMethod};
+use model::{Effect, Event, Manifest, Phase, Plan};
+
+/// Makes `manifest` (or the base, when it is `None`) live.
+///
+/// # Errors
+/// With the host as it was; when undoing failed too, that is said as well.
+pub(super) fn switch(
+    session: &Session<'_>,
+    store: &Store,
+    old_effects: &[Effect],
+    manifest: Option<Manifest>,
+    entry: HistoryEntry,
+    plan: Plan,
+) -> Result<Outcome> {
+    let effects = manifest.as_ref().map(|m| m.effects.clone()).unwrap_or_default();
+    let journal = Journal { from: entry.from, to: entry.to, effects, old_effects: old_effects.to_vec(), entry };
+    report::publish(session, store, manifest.as_ref(), journal.from)?;
+    store.write_journal(&session.lock, &journal)?;
+    fail_point!("journaled", |_| anyhow::bail!("failpoint"));
+    if let Err(error) = forward(session, store, &journal) {
+        return match backward(session, store, &journal) {
+            Ok(()) => Err(error),
+            Err(undo) => Err(error.context(format!("and undoing it failed: {undo:#}"))),
+        };
+    }
+    finish(session, store, &journal, manifest.as_ref())?;
+    Ok(outcome(true, journal.to, plan, manifest))
+}
+
+/// The steps that may fail, in order.
+fn forward(session: &Session<'_>, store: &Store, journal: &Journal) -> Result<()> {
+    for effect in journal.effects.iter().filter(|e| settle::when(e) == When::BeforeSwap) {
+        settle::apply(&session.lock, effect, session.progress)?;
+    }
+    fail_point!("before-swap", |_| anyhow::bail!("failpoint"));
+    swap(session, store, journal.to)?;
+    fail_point!("swapped", |_| anyhow::bail!("failpoint"));
+    session.progress.event(Event::Phase(Phase::Settle));
+    for effect in after_swap(journal) {
+        settle::apply(&session.lock, effect, session.progress)?;
+    }
+    fail_point!("settled", |_| anyhow::bail!("failpoint"));
+    Ok(())
+}
+
+/// Effects that follow the swap. A reload that only the old generation needed is done as well: its files are gone now.
+fn after_swap(journal: &Journal) -> Vec<&Effect> {
+    let mut all: Vec<&Effect> = Vec::new();
+    for effect in journal.effects.iter().chain(&journal.old_effects) {
+        if settle::when(effect) == When::AfterSwap && !all.contains(&effect) {
+            all.push(effect);
+        }
+    }
+    all
+}
+
+fn swap(session: &Session<'_>, store: &Store, to: u64) -> Result<Option<SwapMethod>> {
+    if to == 0 {
+        overlay::detach_all(&session.lock).map(|()| None)
+    } else {
+        overlay::activate(&session.lock, to, &[store.layer(to)], &store.base()).map(Some)
+    }
+}
+
+/// Brings the old generation back after a failed `forward`, and forgets the new one.
+pub(super) fn backward(session: &Session<'_>, store: &Store, journal: &Journal) -> Result<()> {
+    let live = overlay::UsrMounts::read()?.live();
+    if live != journal.from {
+        swap(session, store, journal.from).context("Bringing the old generation back")?;
+        for effect in after_swap(journal) {
+            // A reload that fails here already failed on the way forward; the files are what counts.
+            let _ = settle::undo(&session.lock, effect);
+        }
+    }
+    for effect in journal.effects.iter().rev().filter(|e| !journal.old_effects.contains(e)) {
+        if settle::when(effect) == When::BeforeSwap {
+            settle::undo(&session.lock, effect)?;
+        }
+    }
+    report::write_current(session, store, journal.from)?;
+    store.clear_journal(&session.lock)?;
+    report::keep_only(session, store, journal.from)
+}
+
+/// Records what is now live. Runs again after a crash, so every step is idempotent.
+pub(super) fn finish(
+    session: &Session<'_>,
+    store: &Store,
+    journal: &Journal,
+    manifest: Option<&Manifest>,
+) -> Result<()> {
+    for effect in journal.old_effects.iter().rev().filter(|e| !journal.effects.contains(e)) {
+        if settle::when(effect) == When::BeforeSwap {
+            settle::undo(&session.lock, effect)?;
+        }
+    }
+    match manifest {
+        Some(m) => crate::origin::write(&session.lock, &session.host, m)?,
+        None => crate::origin::remove(&session.lock)?,
+    }
+    if store.history()?.last() != Some(&journal.entry) {
+        store.append_history(&session.lock, &journal.entry)?;
+    }
+    report::write_current(session, store, journal.to)?;
+    fail_point!("recorded", |_| anyhow::bail!("failpoint"));
+    store.clear_journal(&session.lock)?;
+    report::keep_only(session, store, journal.to)
+}

@@ -1,0 +1,400 @@
+//! The driver: one locked run from a request to a live generation. It calls the steps of the pipeline in their
+//! order and owns none of their work; [`commit`] makes the change visible, [`recover`] repairs what a killed run left,
+//! [`report`] answers questions.
+
+mod commit;
+mod recover;
+mod report;
+
+pub use report::{diff, history, status};
+
+use crate::generation::Store;
+use crate::host::{self, Host};
+use crate::lock::HostLock;
+use crate::overlay::{self, UsrMounts};
+use crate::{admit, fetch, harvest, resolve, settle, stage};
+use anyhow::{Context as _, Result};
+use fail::fail_point;
+use model::manifest::Requested;
+use model::status::{API_VERSION, HistoryEntry, Outcome};
+use model::{
+    Code, Effect, Event, Failure, LayeredPackage, Manifest, Nevra, PackageArg, Phase, Plan, Progress, Request,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Where packages and metadata are kept between runs; safe to delete.
+pub const CACHE_DIR: &str = "/var/cache/rpm-ostree-transient";
+/// Wall-clock limit of one sandboxed RPM transaction, in seconds.
+const STAGE_TIMEOUT: u64 = 300;
+
+/// How a command is to be run.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Say what would be done and stop.
+    pub dry_run: bool,
+    /// Stop after downloading and verifying.
+    pub download_only: bool,
+    /// `--force-replacefiles`: a package's file may replace one of another package.
+    pub force_replace_files: bool,
+    /// Wait for the lock; else fail at once.
+    pub wait: bool,
+    /// Names that may bring what is denied by default.
+    pub force_unsafe: BTreeSet<String>,
+    /// Options of the resolver.
+    pub resolve: resolve::Options,
+    /// The command as typed, for the history.
+    pub command: String,
+}
+
+/// What is layered now.
+#[derive(Debug, Clone, Default)]
+struct Live {
+    generation: u64,
+    packages: Vec<LayeredPackage>,
+    requested: Vec<Requested>,
+    effects: Vec<Effect>,
+}
+
+impl Live {
+    fn read(store: Option<&Store>) -> Result<Live> {
+        let generation = UsrMounts::read()?.live();
+        if generation == 0 {
+            return Ok(Live::default());
+        }
+        let store = store.ok_or_else(|| {
+            Failure::new(Code::StateDamaged, format!("generation {generation} is on /usr, but its store is gone"))
+                .hint("rpm-ostree-transient reset detaches it")
+        })?;
+        let m = store.manifest(generation)?;
+        Ok(Live { generation, packages: m.packages, requested: m.requested, effects: m.effects })
+    }
+}
+
+/// Everything that a change needs and only the lock gives.
+struct Session<'a> {
+    lock: HostLock,
+    host: Host,
+    options: &'a Options,
+    progress: &'a dyn Progress,
+}
+
+impl<'a> Session<'a> {
+    fn begin(options: &'a Options, progress: &'a dyn Progress) -> Result<Self> {
+        host::require_root()?;
+        host::require_host_namespace()?;
+        let host = Host::detect()?;
+        let lock = HostLock::take(options.wait, &options.command, &|holder| {
+            progress.event(Event::Notice(format!("Waiting for {holder}, which holds the lock")));
+        })?;
+        let session = Session { lock, host, options, progress };
+        recover::recover(&session)?;
+        Ok(session)
+    }
+
+    fn phase(&self, phase: Phase) -> Result<()> {
+        if self.progress.cancelled() {
+            return Err(Failure::new(Code::Interrupted, "interrupted; nothing was changed").into());
+        }
+        self.progress.event(Event::Phase(phase));
+        Ok(())
+    }
+}
+
+/// Installs, upgrades and removes layered packages in one step.
+///
+/// # Errors
+/// Any [`Code`]; the host is then as it was before.
+pub fn change(request: &Request, options: &Options, progress: &dyn Progress) -> Result<Outcome> {
+    let session = Session::begin(options, progress)?;
+    let existing = Store::open_existing()?;
+    let live = Live::read(existing.as_ref())?;
+
+    session.phase(Phase::Resolve)?;
+    let resolve_options = test_hooks::apply(&options.resolve);
+    let request = download_urls(request, progress)?;
+    let resolution = resolve::resolve(
+        &resolve::Input {
+            request: &request,
+            layered: &live.packages,
+            requested: &live.requested,
+            root: "/".into(),
+            cache: CACHE_DIR.into(),
+            arch: session.host.arch.clone(),
+            options: resolve_options.clone(),
+        },
+        progress,
+    )?;
+    fail_point!("resolved", |_| anyhow::bail!("failpoint"));
+    let plan = resolution.plan.clone();
+    let nothing = plan.is_empty() && plan.requested == live.requested;
+    if nothing || options.dry_run {
+        return Ok(outcome(false, live.generation, plan, None));
+    }
+    if live.packages.iter().all(|p| plan.remove.contains(&p.nevra)) && plan.install.is_empty() {
+        let store = Store::open(&session.lock, &session.host)?;
+        let entry = history_entry(options, live.generation, 0, &plan);
+        return commit::switch(&session, &store, &live.effects, None, entry, plan);
+    }
+
+    session.phase(Phase::Fetch)?;
+    let fetched = fetch::fetch(&resolution, Path::new("/"), Path::new(CACHE_DIR), &resolve_options, progress)?;
+    fail_point!("fetched", |_| anyhow::bail!("failpoint"));
+    if options.download_only {
+        return Ok(outcome(false, live.generation, plan, None));
+    }
+
+    let fresh = existing.is_none();
+    drop(existing);
+    let store = Store::open(&session.lock, &session.host)?;
+    match build(&session, &store, &live, &fetched, plan) {
+        Ok(outcome) => Ok(outcome),
+        Err(error) => {
+            // What this run made goes; the next run would do the same, but a failed command leaves nothing at once.
+            if fresh && UsrMounts::read()?.live() == 0 {
+                store.destroy(&session.lock).context("Removing the store after a failed first run")?;
+            } else {
+                store.empty_staging(&session.lock)?;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Admit → stage → harvest → commit.
+fn build(
+    session: &Session<'_>,
+    store: &Store,
+    live: &Live,
+    fetched: &[fetch::FetchedPackage],
+    plan: Plan,
+) -> Result<Outcome> {
+    let options = session.options;
+    session.phase(Phase::Admit)?;
+    overlay::preflight(&store.base())?;
+    let policy = admit::Policy {
+        force_unsafe: options.force_unsafe.clone(),
+        arches: host::compatible_arches(&session.host.arch),
+    };
+    admit::admit(fetched, &policy, store.space()?)?;
+    fail_point!("admitted", |_| anyhow::bail!("failpoint"));
+
+    session.phase(Phase::Stage)?;
+    let previous = (live.generation != 0).then(|| store.layer(live.generation));
+    let staged = stage::stage(
+        &stage::Spec {
+            layers: previous.iter().cloned().collect(),
+            base: store.base(),
+            work: store.staging().join("sandbox"),
+            install: fetched.iter().map(|f| f.path.clone()).collect(),
+            remove: plan.remove.clone(),
+            replace_files: options.force_replace_files,
+            no_deps: test_hooks::apply(&options.resolve).no_deps,
+            timeout: STAGE_TIMEOUT,
+        },
+        session.progress,
+    )?;
+    fail_point!("staged", |_| anyhow::bail!("failpoint"));
+
+    session.phase(Phase::Harvest)?;
+    let target = store.staging().join("layer");
+    let harvest = harvest::harvest(&staged, previous.as_deref(), &store.base(), &target)?;
+    let nsswitch = std::fs::read_to_string("/etc/nsswitch.conf").unwrap_or_default();
+    settle::accounts::write(&harvest.layer, &store.base(), &harvest.accounts, &nsswitch)?;
+    fail_point!("harvested", |_| anyhow::bail!("failpoint"));
+
+    let manifest = manifest(session, store, live, fetched, &plan, &harvest)?;
+    store.seal(&session.lock, &harvest.layer, &manifest)?;
+    fail_point!("sealed", |_| anyhow::bail!("failpoint"));
+    session.phase(Phase::Activate)?;
+    let entry = history_entry(options, live.generation, manifest.generation, &plan);
+    commit::switch(session, store, &live.effects, Some(manifest), entry, plan)
+}
+
+/// Returns to the generation that was live before the last change.
+///
+/// # Errors
+/// [`Code::NotFound`] when there is none.
+pub fn rollback(options: &Options, progress: &dyn Progress) -> Result<Outcome> {
+    let session = Session::begin(options, progress)?;
+    let none = || Failure::new(Code::NotFound, "there is no previous generation to return to");
+    let store = Store::open_existing()?.ok_or_else(none)?;
+    let live = Live::read(Some(&store))?;
+    let target = report::rollback_target(&store, live.generation)?.ok_or_else(none)?;
+    let manifest = if target == 0 { None } else { Some(store.manifest(target)?) };
+    let plan = difference(&live, manifest.as_ref());
+    if options.dry_run {
+        return Ok(outcome(false, live.generation, plan, manifest));
+    }
+    session.phase(Phase::Activate)?;
+    let entry = history_entry(options, live.generation, target, &plan);
+    commit::switch(&session, &store, &live.effects, manifest, entry, plan)
+}
+
+/// Returns to the bare base and forgets every generation.
+///
+/// # Errors
+/// From the kernel; what could not be undone is named.
+pub fn reset(options: &Options, progress: &dyn Progress) -> Result<Outcome> {
+    host::require_root()?;
+    host::require_host_namespace()?;
+    let host = Host::detect()?;
+    let lock = HostLock::take(options.wait, &options.command, &|holder| {
+        progress.event(Event::Notice(format!("Waiting for {holder}, which holds the lock")));
+    })?;
+    let store = Store::open_existing()?;
+    let live = UsrMounts::read()?.live();
+    let state = store.as_ref().and_then(|_| Live::read(store.as_ref()).ok()).unwrap_or_default();
+    let plan = difference(&state, None);
+    if options.dry_run {
+        return Ok(outcome(false, live, plan, None));
+    }
+    progress.event(Event::Phase(Phase::Activate));
+    overlay::detach_all(&lock)?;
+    fail_point!("reset-detached", |_| anyhow::bail!("failpoint"));
+    // After a crash or with a damaged manifest the effects are not known: those that every layer has are undone.
+    let mut effects = settle::effects_of(&host, Path::new("/nonexistent"));
+    effects.extend(state.effects.iter().filter(|e| !effects.contains(e)).cloned().collect::<Vec<_>>());
+    if live != 0 || store.is_some() {
+        for effect in effects.iter().rev() {
+            settle::undo(&lock, effect)?;
+        }
+    }
+    crate::origin::remove(&lock)?;
+    report::remove(&lock)?;
+    let changed = live != 0 || store.is_some();
+    if let Some(store) = store {
+        store.destroy(&lock)?;
+    }
+    Ok(outcome(changed, 0, plan, None))
+}
+
+/// URL arguments become local files, named as the URL's last part.
+fn download_urls(request: &Request, progress: &dyn Progress) -> Result<Request> {
+    let mut request = request.clone();
+    for arg in &mut request.install {
+        if let PackageArg::Url(url) = arg {
+            *arg = PackageArg::LocalFile(fetch::fetch_url(url, Path::new(CACHE_DIR), progress)?);
+        }
+    }
+    Ok(request)
+}
+
+/// The record of the generation that is about to be sealed.
+fn manifest(
+    session: &Session<'_>,
+    store: &Store,
+    live: &Live,
+    fetched: &[fetch::FetchedPackage],
+    plan: &Plan,
+    harvest: &harvest::Harvest,
+) -> Result<Manifest> {
+    let requested: BTreeSet<&str> = plan.requested.iter().map(|r| r.name.as_str()).collect();
+    let mut packages: BTreeMap<(String, String), LayeredPackage> = BTreeMap::new();
+    let replaced: BTreeSet<&Nevra> = plan
+        .install
+        .iter()
+        .filter_map(|p| match &p.action {
+            model::Action::Upgrade(n) | model::Action::Downgrade(n) => Some(n),
+            _ => None,
+        })
+        .chain(&plan.remove)
+        .collect();
+    for p in live.packages.iter().filter(|p| !replaced.contains(&p.nevra)) {
+        packages.insert((p.nevra.name.clone(), p.nevra.to_string()), p.clone());
+    }
+    for f in fetched {
+        let p = &f.planned;
+        packages.insert(
+            (p.nevra.name.clone(), p.nevra.to_string()),
+            LayeredPackage {
+                nevra: p.nevra.clone(),
+                reason: p.reason,
+                repository: p.source.label().to_owned(),
+                signature: f.signature.clone(),
+                installed_bytes: p.installed_bytes,
+            },
+        );
+    }
+    let mut packages: Vec<_> = packages.into_values().collect();
+    for p in &mut packages {
+        let asked = requested.contains(p.nevra.name.as_str());
+        p.reason = if asked { model::Reason::Requested } else { model::Reason::Dependency };
+    }
+    Ok(Manifest {
+        format: 1,
+        generation: store.next_number()?,
+        parent: (live.generation != 0).then_some(live.generation),
+        created: now(),
+        command: session.options.command.clone(),
+        requested: plan.requested.clone(),
+        packages,
+        files: harvest.files,
+        bytes: harvest.bytes,
+        effects: settle::effects_of(&session.host, &harvest.layer),
+        skipped: harvest.skipped.clone(),
+        not_applied: harvest.not_applied.clone(),
+    })
+}
+
+/// The plan that leads from what is live to another manifest, for `rollback` and `reset`.
+fn difference(live: &Live, to: Option<&Manifest>) -> Plan {
+    let then: BTreeSet<&Nevra> = to.iter().flat_map(|m| &m.packages).map(|p| &p.nevra).collect();
+    let now: BTreeSet<&Nevra> = live.packages.iter().map(|p| &p.nevra).collect();
+    let back = to.iter().flat_map(|m| &m.packages).filter(|p| !now.contains(&p.nevra));
+    Plan {
+        install: back
+            .map(|p| model::PlannedPackage {
+                nevra: p.nevra.clone(),
+                action: model::Action::Install,
+                reason: p.reason,
+                source: model::PackageSource::Repository {
+                    id: p.repository.clone(),
+                    location: String::new(),
+                    base: None,
+                },
+                download_bytes: 0,
+                installed_bytes: p.installed_bytes,
+                checksum: None,
+            })
+            .collect(),
+        remove: now.difference(&then).map(|n| (*n).clone()).collect(),
+        already_provided: vec![],
+        requested: to.map(|m| m.requested.clone()).unwrap_or_default(),
+        effects: to.map(|m| m.effects.clone()).unwrap_or_default(),
+    }
+}
+
+fn outcome(changed: bool, generation: u64, plan: Plan, manifest: Option<Manifest>) -> Outcome {
+    Outcome { api_version: API_VERSION.into(), kind: "Outcome".into(), changed, generation, plan, manifest }
+}
+
+fn history_entry(options: &Options, from: u64, to: u64, plan: &Plan) -> HistoryEntry {
+    HistoryEntry {
+        time: now(),
+        command: options.command.clone(),
+        from,
+        to,
+        installed: plan.install.clone(),
+        removed: plan.remove.clone(),
+    }
+}
+
+/// Seconds since 1970, UTC.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+/// Switches that only a build for tests has.
+mod test_hooks {
+    use crate::resolve::Options;
+
+    /// `RPM_OSTREE_TRANSIENT_TEST_NODEPS=1` leaves requires unchecked, so that single files of a corpus can be tried.
+    pub fn apply(options: &Options) -> Options {
+        let mut options = options.clone();
+        options.no_deps = cfg!(feature = "test-hooks")
+            && std::env::var_os("RPM_OSTREE_TRANSIENT_TEST_NODEPS").is_some_and(|v| v == "1");
+        options
+    }
+}

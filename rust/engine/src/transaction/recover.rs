@@ -1,0 +1,41 @@
+//! What a killed run left is resolved before anything else is done: the mount says which generation is live, the
+//! journal says what was meant. Whatever was half done is finished when the swap happened, and undone when it did not.
+
+use super::{Session, commit};
+use crate::generation::{Store, stamp_is_current};
+use crate::overlay;
+use anyhow::Result;
+use fn_error_context::context;
+use model::Event;
+
+/// Repairs the state of an unfinished run, when there was one.
+///
+/// # Errors
+/// From the kernel or the filesystem; a later run tries again.
+#[context("Repairing what an unfinished run left")]
+pub(super) fn recover(session: &Session<'_>) -> Result<()> {
+    let Some(store) = Store::open_existing()? else { return Ok(()) };
+    if !stamp_is_current(&store, &session.host)? {
+        // Another boot or deployment (soft reboot): `Store::open` cleans it, and says so.
+        Store::open(&session.lock, &session.host)?;
+        crate::origin::remove(&session.lock)?;
+        super::report::remove(&session.lock)?;
+        return Ok(());
+    }
+    let live = overlay::settle_stack(&session.lock)?;
+    let Some(journal) = store.journal()? else { return Ok(()) };
+    session.progress.event(Event::Notice(format!(
+        "An earlier run (\"{}\") did not end; {}",
+        journal.entry.command,
+        if live == journal.to { "its change is live and is being recorded" } else { "what it left is being removed" }
+    )));
+    if live == journal.to {
+        for effect in &journal.effects {
+            crate::settle::apply(&session.lock, effect, session.progress)?;
+        }
+        let manifest = if journal.to == 0 { None } else { Some(store.manifest(journal.to)?) };
+        commit::finish(session, &store, &journal, manifest.as_ref())
+    } else {
+        commit::backward(session, &store, &journal)
+    }
+}
