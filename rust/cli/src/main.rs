@@ -1,2 +1,7 @@
 //! Starts the program.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(rpm_ostree_transient::run(std::env::args_os().collect()))
+}
