@@ -218,14 +218,12 @@ transient_repo_solvables(transient_pool *pool, int repoid, int **out)
 void
 transient_pool_exclude(transient_pool *pool, const int *ids, int count)
 {
-  if (!pool->considered)
-    {
-      pool->considered = solv_calloc(1, sizeof(Map));
-      map_init(pool->considered, pool->nsolvables);
-      map_setall(pool->considered);
-    }
+  if (pool->considered)
+    map_free(pool->considered);
   else
-    map_grow(pool->considered, pool->nsolvables);
+    pool->considered = solv_calloc(1, sizeof(Map));
+  map_init(pool->considered, pool->nsolvables);
+  map_setall(pool->considered);
   for (int i = 0; i < count; i++)
     MAPCLR(pool->considered, ids[i]);
 }

@@ -30,7 +30,7 @@ int transient_repo_add_solv(transient_pool *pool, int repo, const char *path, in
 int transient_repo_write_solv(transient_pool *pool, int repo, const char *path, int filelists);
 int transient_repo_solvables(transient_pool *pool, int repo, int **out);
 
-/* Leaves these packages out of every later question. */
+/* Leaves these packages, and no others, out of every later question. Nothing may be added afterwards. */
 void transient_pool_exclude(transient_pool *pool, const int *ids, int count);
 /* Indexes what is provided; to be called after the last repository was filled. */
 void transient_pool_prepare(transient_pool *pool);

@@ -259,7 +259,8 @@ impl Pool {
         list(|out| unsafe { ffi::transient_repo_solvables(self.ptr(), repo.0, out) }).into_iter().map(Package).collect()
     }
 
-    /// Leaves packages out of every later question. To be called before [`Pool::prepare`].
+    /// Leaves these packages, and no others, out of every later question. To be called after the last repository was
+    /// filled and before [`Pool::prepare`].
     pub fn exclude(&mut self, packages: &[Package]) {
         let ids = ids(packages);
         // SAFETY: the pool lives and owns the packages.

@@ -1,8 +1,23 @@
 //! Request + repositories + rpmdb → [`Plan`], or an explanation. Repository files are read with dnf's meaning;
 //! solving is libsolv's. The base is locked.
 
+pub(crate) mod access;
+mod config;
+mod ini;
+mod install;
+mod metadata;
+mod problems;
+mod session;
+mod subject;
+mod uninstall;
+mod vars;
+
+pub use config::{RepoConfig, Secret, redact};
+
 use anyhow::Result;
-use model::{LayeredPackage, Nevra, Plan, Progress, Request};
+use fn_error_context::context;
+use model::{Failure, LayeredPackage, Nevra, Plan, Progress, Request};
+use session::{How, Session};
 use std::path::PathBuf;
 
 /// Options that dnf and rpm-ostree users know.
@@ -54,40 +69,64 @@ pub struct Resolution {
     pub plan: Plan,
     /// Settings of the repositories, for `fetch` (addresses, credentials, gpg keys).
     pub repositories: Vec<RepoConfig>,
-}
-
-/// One `[section]` of a `.repo` file with dnf.conf's defaults and variables applied.
-#[derive(Debug, Clone, Default)]
-pub struct RepoConfig {
-    /// Section name.
-    pub id: String,
-    /// `baseurl=`.
-    pub baseurl: Vec<String>,
-    /// `mirrorlist=`.
-    pub mirrorlist: Option<String>,
-    /// `metalink=`.
-    pub metalink: Option<String>,
-    /// `gpgcheck=`.
-    pub gpgcheck: bool,
-    /// `repo_gpgcheck=`.
-    pub repo_gpgcheck: bool,
-    /// `gpgkey=`.
-    pub gpgkey: Vec<String>,
+    /// `localpkg_gpgcheck=` of dnf.conf: local files must be signed as well.
+    pub local_gpgcheck: bool,
 }
 
 /// Resolves a request.
 ///
 /// # Errors
 /// [`model::Code`]: `NotFound` (with near names), `Unsolvable`, `BaseConflict` (naming the base package),
-/// `AlreadyProvided`, `Repository`.
-pub fn resolve(_input: &Input<'_>, _progress: &dyn Progress) -> Result<Resolution> {
-    anyhow::bail!("not built yet")
+/// `AlreadyProvided`, `Refused` (another architecture), `Repository`, `Usage` (a configuration file).
+pub fn resolve(input: &Input<'_>, progress: &dyn Progress) -> Result<Resolution> {
+    run(input, false, progress)
+}
+
+/// The same, but looks at every repository even if its metadata is fresh: for a mirror that no longer has what its
+/// metadata names.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn resolve_refreshed(input: &Input<'_>, progress: &dyn Progress) -> Result<Resolution> {
+    run(input, true, progress)
+}
+
+fn run(input: &Input<'_>, refresh: bool, progress: &dyn Progress) -> Result<Resolution> {
+    // Removing needs no repository, and so no network.
+    let repositories = !input.request.install.is_empty();
+    let how = How { repositories, filelists: false, refresh, progress };
+    let mut session = Session::open(input, how)?;
+    let mut answer = install::plan(&mut session, input)?;
+    if matches!(answer, install::Answer::NeedsFilelists) {
+        // File lists are large and seldom needed: a second load is cheaper than having them always.
+        session = Session::open(input, How { filelists: true, refresh: false, ..how })?;
+        answer = install::plan(&mut session, input)?;
+    }
+    if progress.cancelled() {
+        return Err(access::interrupted().into());
+    }
+    match answer {
+        install::Answer::Plan(plan) => Ok(Resolution {
+            plan,
+            local_gpgcheck: session.main.localpkg_gpgcheck,
+            repositories: session.repositories.into_iter().map(|(_, config)| config).collect(),
+        }),
+        install::Answer::NeedsFilelists => {
+            Err(Failure::new(model::Code::Failed, "the file lists did not answer the request").into())
+        }
+    }
 }
 
 /// The packages of the rpmdb below `root`.
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn installed(_root: &std::path::Path) -> Result<Vec<Nevra>> {
-    anyhow::bail!("not built yet")
+#[context("Listing installed packages")]
+pub fn installed(root: &std::path::Path) -> Result<Vec<Nevra>> {
+    let mut pool = bridge::solv::Pool::new("noarch")?;
+    let repo = pool.add_repo("@System", 0, 0)?;
+    pool.add_rpmdb(repo, root)?;
+    let mut all: Vec<Nevra> = pool.packages(repo).into_iter().map(|p| pool.nevra(p)).collect();
+    all.sort();
+    Ok(all)
 }
