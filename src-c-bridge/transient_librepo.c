@@ -92,6 +92,7 @@ transient_handle_new(const struct transient_settings *s, struct transient_librep
   if (s->progress)
     {
       SET(LRO_PROGRESSCB, s->progress);
+      SET(LRO_HMFCB, s->mirror_failure);
       SET(LRO_PROGRESSDATA, s->progress_data);
     }
   return h;

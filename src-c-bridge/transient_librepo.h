@@ -9,6 +9,8 @@ typedef struct _LrHandle transient_handle;
 
 /* Called with the bytes so far; a result that is not 0 stops the download. */
 typedef int (*transient_progress)(void *data, double total, double now);
+/* Called when one mirror failed and the next is tried. Returns 0. */
+typedef int (*transient_mirror_failure)(void *data, const char *message, const char *url, const char *metadata);
 
 struct transient_settings {
   const char *const *urls; /* NULL-terminated, or NULL */
@@ -29,7 +31,8 @@ struct transient_settings {
   long long maxspeed; /* bytes a second, or 0 */
   long parallel;
   transient_progress progress;
-  void *progress_data;
+  transient_mirror_failure mirror_failure;
+  void *progress_data; /* for both */
 };
 
 enum transient_failure {

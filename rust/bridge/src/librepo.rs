@@ -107,9 +107,11 @@ struct RawSettings {
     maxspeed: c_longlong,
     parallel: c_long,
     progress: Option<RawProgress>,
+    mirror_failure: Option<RawMirrorFailure>,
     progress_data: *mut c_void,
 }
 
+type RawMirrorFailure = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char, *const c_char) -> c_int;
 type RawProgress = unsafe extern "C" fn(*mut c_void, c_double, c_double) -> c_int;
 
 #[repr(C)]
@@ -181,6 +183,36 @@ unsafe extern "C" fn on_progress(data: *mut c_void, total: c_double, now: c_doub
     c_int::from(!go_on)
 }
 
+/// What a handle's callbacks need: librepo's own message only says that all mirrors were tried, not what they said.
+struct Watch<'a> {
+    progress: OnProgress<'a>,
+    mirror_failure: Option<String>,
+}
+
+/// As [`on_progress`], for metadata.
+unsafe extern "C" fn on_metadata(data: *mut c_void, total: c_double, now: c_double) -> c_int {
+    // SAFETY: `data` is the `Watch` of the handle, alive and used by this thread only.
+    let watch = unsafe { &mut *data.cast::<Watch<'_>>() };
+    // SAFETY: the pointer is to a live callback.
+    unsafe { on_progress((&raw mut watch.progress).cast(), total, now) }
+}
+
+unsafe extern "C" fn on_mirror_failure(
+    data: *mut c_void,
+    message: *const c_char,
+    _url: *const c_char,
+    _metadata: *const c_char,
+) -> c_int {
+    if !message.is_null() {
+        // SAFETY: `data` is the `Watch` of the handle, alive and used by this thread only; `message` is a C string.
+        unsafe {
+            let watch = &mut *data.cast::<Watch<'_>>();
+            watch.mirror_failure = Some(CStr::from_ptr(message).to_string_lossy().into_owned());
+        }
+    }
+    0
+}
+
 /// C strings that live as long as one call.
 #[derive(Default)]
 struct Texts(Vec<CString>);
@@ -201,13 +233,17 @@ impl Texts {
 #[allow(missing_debug_implementations)]
 pub struct Handle<'a> {
     raw: NonNull<RawHandle>,
-    _progress: Option<Box<OnProgress<'a>>>,
+    watch: *mut Watch<'a>,
 }
 
 impl Drop for Handle<'_> {
     fn drop(&mut self) {
         // SAFETY: `raw` came from transient_handle_new and is freed once.
         unsafe { transient_handle_free(self.raw.as_ptr()) }
+        if !self.watch.is_null() {
+            // SAFETY: `watch` came from Box::into_raw, and librepo no longer has it.
+            drop(unsafe { Box::from_raw(self.watch) });
+        }
     }
 }
 
@@ -223,8 +259,7 @@ impl<'a> Handle<'a> {
             urls.push(texts.add(OsStr::new(url))?);
         }
         urls.push(null());
-        let mut progress = progress.map(Box::new);
-        let raw = RawSettings {
+        let mut raw = RawSettings {
             urls: if settings.urls.is_empty() { null() } else { urls.as_ptr() },
             mirrorlist: texts.optional(settings.mirrorlist.as_ref())?,
             metalink: texts.optional(settings.metalink.as_ref())?,
@@ -242,12 +277,26 @@ impl<'a> Handle<'a> {
             minrate: settings.minrate as c_long,
             maxspeed: settings.maxspeed,
             parallel: settings.parallel.clamp(1, 20) as c_long,
-            progress: progress.as_ref().map(|_| on_progress as RawProgress),
-            progress_data: progress.as_mut().map_or(std::ptr::null_mut(), |p| (&raw mut **p).cast()),
+            progress: progress.as_ref().map(|_| on_metadata as RawProgress),
+            mirror_failure: progress.as_ref().map(|_| on_mirror_failure as RawMirrorFailure),
+            progress_data: std::ptr::null_mut(),
         };
+        let watch = match progress {
+            Some(progress) => Box::into_raw(Box::new(Watch { progress, mirror_failure: None })),
+            None => std::ptr::null_mut(),
+        };
+        raw.progress_data = watch.cast();
         // SAFETY: every pointer lives during the call, which copies; the callback lives as long as the handle.
-        let handle = run(|error| NonNull::new(unsafe { transient_handle_new(&raw, error) }))?;
-        Ok(Handle { raw: handle, _progress: progress })
+        match run(|error| NonNull::new(unsafe { transient_handle_new(&raw, error) })) {
+            Ok(handle) => Ok(Handle { raw: handle, watch }),
+            Err(error) => {
+                if !watch.is_null() {
+                    // SAFETY: from Box::into_raw above; there is no handle that has it.
+                    drop(unsafe { Box::from_raw(watch) });
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Fetches `repomd.xml` and metadata of these types into `destdir/repodata`.
@@ -262,7 +311,17 @@ impl<'a> Handle<'a> {
         }
         list.push(null());
         // SAFETY: the handle lives, and so do the strings during the call.
-        run(|error| (unsafe { transient_handle_metadata(self.raw.as_ptr(), list.as_ptr(), error) } != 0).then_some(()))
+        let result = run(|error| {
+            (unsafe { transient_handle_metadata(self.raw.as_ptr(), list.as_ptr(), error) } != 0).then_some(())
+        });
+        result.map_err(|mut error| {
+            // SAFETY: NULL or the live `Watch`; librepo is not at work now.
+            let last = unsafe { self.watch.as_mut() }.and_then(|w| w.mirror_failure.take());
+            if let Some(last) = last.filter(|l| !error.message.contains(l.as_str())) {
+                error.message = format!("{}: {last}", error.message);
+            }
+            error
+        })
     }
 
     /// Fetches one address into an open file.
@@ -272,7 +331,9 @@ impl<'a> Handle<'a> {
     pub fn url(&self, url: &str, file: BorrowedFd<'_>) -> std::result::Result<(), Error> {
         let url = CString::new(url)?;
         // SAFETY: the handle, the string and the file live during the call.
-        run(|e| (unsafe { transient_handle_url(self.raw.as_ptr(), url.as_ptr(), file.as_raw_fd(), e) } != 0).then_some(()))
+        run(|e| {
+            (unsafe { transient_handle_url(self.raw.as_ptr(), url.as_ptr(), file.as_raw_fd(), e) } != 0).then_some(())
+        })
     }
 }
 

@@ -222,8 +222,9 @@ impl Pool {
     pub fn add_rpmmd(&mut self, repo: Repo, path: &Path, part: Part) -> Result<()> {
         let path = c_path(path)?;
         // SAFETY: the pool lives and `path` is a C string.
-        let result =
-            unsafe { ffi::transient_repo_add_rpmmd(self.ptr(), repo.0, path.as_ptr(), c_int::from(part == Part::Filelists)) };
+        let result = unsafe {
+            ffi::transient_repo_add_rpmmd(self.ptr(), repo.0, path.as_ptr(), c_int::from(part == Part::Filelists))
+        };
         self.checked(result).map(drop)
     }
 
@@ -235,8 +236,9 @@ impl Pool {
     pub fn add_solv(&mut self, repo: Repo, path: &Path, part: Part) -> Result<()> {
         let path = c_path(path)?;
         // SAFETY: the pool lives and `path` is a C string.
-        let result =
-            unsafe { ffi::transient_repo_add_solv(self.ptr(), repo.0, path.as_ptr(), c_int::from(part == Part::Filelists)) };
+        let result = unsafe {
+            ffi::transient_repo_add_solv(self.ptr(), repo.0, path.as_ptr(), c_int::from(part == Part::Filelists))
+        };
         self.checked(result).map(drop)
     }
 
@@ -248,8 +250,9 @@ impl Pool {
     pub fn write_solv(&self, repo: Repo, path: &Path, part: Part) -> Result<()> {
         let path = c_path(path)?;
         // SAFETY: the pool lives and `path` is a C string.
-        let result =
-            unsafe { ffi::transient_repo_write_solv(self.ptr(), repo.0, path.as_ptr(), c_int::from(part == Part::Filelists)) };
+        let result = unsafe {
+            ffi::transient_repo_write_solv(self.ptr(), repo.0, path.as_ptr(), c_int::from(part == Part::Filelists))
+        };
         self.checked(result).map(drop)
     }
 

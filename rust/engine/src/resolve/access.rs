@@ -77,7 +77,12 @@ pub(crate) fn code_of(message: &str) -> Code {
 /// # Errors
 /// [`Code::Untrusted`] when a key cannot be read, [`Code::Repository`] when it cannot be downloaded.
 #[context("Reading the keys of repository {}", config.id)]
-pub(crate) fn keys(config: &RepoConfig, root: &Path, cache_only: bool, progress: &dyn Progress) -> Result<Vec<Vec<u8>>> {
+pub(crate) fn keys(
+    config: &RepoConfig,
+    root: &Path,
+    cache_only: bool,
+    progress: &dyn Progress,
+) -> Result<Vec<Vec<u8>>> {
     config.gpgkey.iter().map(|address| key(config, address, root, cache_only, progress)).collect()
 }
 
@@ -92,7 +97,9 @@ fn key(config: &RepoConfig, address: &str, root: &Path, cache_only: bool, progre
     }
     let what = format!("repository {}: key {}", config.id, redact(address));
     if cache_only {
-        return Err(Failure::new(Code::Repository, format!("{what} is not in the cache, and -C forbids a download")).into());
+        return Err(
+            Failure::new(Code::Repository, format!("{what} is not in the cache, and -C forbids a download")).into()
+        );
     }
     let mut file = temporary()?;
     let settings = Settings { urls: vec![], mirrorlist: None, metalink: None, ..settings(config) };

@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn reads_sections_comments_and_continuations() {
-        let text = "# c\n[a]\nBaseURL = http://x/\n   http://y/\n; c\nname=A = B\nempty=\n\n[b]\nenabled=0\nenabled=1\n";
+        let text =
+            "# c\n[a]\nBaseURL = http://x/\n   http://y/\n; c\nname=A = B\nempty=\n\n[b]\nenabled=0\nenabled=1\n";
         let sections = parse(text).unwrap();
         assert_eq!(sections.len(), 2);
         assert_eq!(sections[0].get("baseurl"), Some("http://x/\nhttp://y/"));

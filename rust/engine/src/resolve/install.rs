@@ -65,7 +65,8 @@ pub(super) fn plan(session: &mut Session<'_>, input: &Input<'_>) -> Result<Answe
 
 /// True when the user should hear that there is nothing to do.
 fn nothing_to_do(input: &Input<'_>, question: &mut Question, word: &str, has: Nevra, base: bool) -> Result<()> {
-    let accepted = if base { input.options.allow_inactive || input.options.idempotent } else { input.options.idempotent };
+    let accepted =
+        if base { input.options.allow_inactive || input.options.idempotent } else { input.options.idempotent };
     if accepted {
         question.already.push((word.into(), has));
         return Ok(());
@@ -143,9 +144,10 @@ fn known(session: &Session<'_>, input: &Input<'_>, question: &mut Question, word
 fn wish(session: &Session<'_>, question: &mut Question, word: &str, local: bool, new: Vec<Package>) {
     let older = |p: &Package| {
         let (name, evr) = (session.pool.name(*p), session.pool.evr(*p));
-        session.layered.keys().any(|l| {
-            session.pool.name(*l) == name && evr_compare(&session.pool.evr(*l), &evr) == Ordering::Greater
-        })
+        session
+            .layered
+            .keys()
+            .any(|l| session.pool.name(*l) == name && evr_compare(&session.pool.evr(*l), &evr) == Ordering::Greater)
     };
     question.downgrade |= new.iter().any(older);
     question.jobs.push(Job::Install(new.clone()));
@@ -229,7 +231,8 @@ fn without_dependencies(session: &Session<'_>, question: &Question, removed: &BT
 fn assemble(session: &Session<'_>, input: &Input<'_>, question: Question, steps: &[Package]) -> Result<Plan> {
     let pool = &session.pool;
     let (gone, come): (Vec<Package>, Vec<Package>) = steps.iter().copied().partition(|p| !session.is_new(*p));
-    let chosen: BTreeSet<Package> = question.wishes.iter().flat_map(|w| &w.2).copied().filter(|p| come.contains(p)).collect();
+    let chosen: BTreeSet<Package> =
+        question.wishes.iter().flat_map(|w| &w.2).copied().filter(|p| come.contains(p)).collect();
     let mut replaced: BTreeSet<Package> = BTreeSet::new();
     let mut plan = Plan { already_provided: question.already, ..Plan::default() };
     for &p in &come {

@@ -151,13 +151,17 @@ fn download(pool: &mut Pool, repo: Repo, config: &RepoConfig, source: Source<'_>
         ..access::settings(config)
     };
     let what = format!("repository {} ({})", config.id, config.address());
+    let fetched = scratch.0.join("repodata");
     let fetch = |types: &[&str]| -> Result<()> {
+        // librepo wants to make the directory itself.
+        let _ = fs::remove_dir_all(&fetched);
         let handle = Handle::new(&settings, Some(access::shown(config.id.clone(), source.progress)));
         handle.and_then(|h| h.metadata(types)).map_err(|e| {
-            access::failure(&what, &e, source.progress).hint(format!("leave it out with --disablerepo={}", config.id)).into()
+            access::failure(&what, &e, source.progress)
+                .hint(format!("leave it out with --disablerepo={}", config.id))
+                .into()
         })
     };
-    let fetched = scratch.0.join("repodata");
     fetch(&[])?;
     let mut cached = Cached::of(directory, &fetched.join("repomd.xml"))?;
     if !cached.complete(source.filelists) {

@@ -8,7 +8,8 @@ use model::{Code, Failure};
 /// The file that some package requires and primary metadata does not know, when that is among the problems.
 pub(super) fn wants_file(problems: &[Problem]) -> bool {
     let is_file = |r: &Rule| {
-        r.kind == RuleKind::NothingProvides && r.capability.as_deref().is_some_and(|c| c.starts_with('/') || c.contains(" /"))
+        r.kind == RuleKind::NothingProvides
+            && r.capability.as_deref().is_some_and(|c| c.starts_with('/') || c.contains(" /"))
     };
     problems.iter().flatten().any(is_file)
 }
@@ -65,9 +66,12 @@ fn base_conflict(session: &Session<'_>, problem: &Problem) -> Option<String> {
         let capability = r.capability.as_deref().unwrap_or_default();
         r.kind == RuleKind::Requires && !is_base(r.source) && capability.split_whitespace().next() == Some(&other_id)
     });
-    let wanted = wanted.or_else(|| problem.iter().find(|r| r.kind == RuleKind::Requires && !is_base(r.source) && r.source != other));
+    let wanted = wanted
+        .or_else(|| problem.iter().find(|r| r.kind == RuleKind::Requires && !is_base(r.source) && r.source != other));
     Some(match wanted {
-        Some(r) => format!("{} requires {}, but {sentence}", name(session, r.source), r.capability.as_deref().unwrap_or("it")),
+        Some(r) => {
+            format!("{} requires {}, but {sentence}", name(session, r.source), r.capability.as_deref().unwrap_or("it"))
+        }
         None => sentence,
     })
 }
