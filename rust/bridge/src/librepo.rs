@@ -312,6 +312,7 @@ impl<'a> Handle<'a> {
         list.push(null());
         // SAFETY: the handle lives, and so do the strings during the call.
         let result = run(|error| {
+            // SAFETY: the handle and its arguments live during the call.
             (unsafe { transient_handle_metadata(self.raw.as_ptr(), list.as_ptr(), error) } != 0).then_some(())
         });
         result.map_err(|mut error| {
@@ -332,6 +333,7 @@ impl<'a> Handle<'a> {
         let url = CString::new(url)?;
         // SAFETY: the handle, the string and the file live during the call.
         run(|e| {
+            // SAFETY: the handle and its arguments live during the call.
             (unsafe { transient_handle_url(self.raw.as_ptr(), url.as_ptr(), file.as_raw_fd(), e) } != 0).then_some(())
         })
     }
