@@ -4,7 +4,6 @@
 
 use anyhow::{Context as _, Result};
 use fn_error_context::context;
-use glib::prelude::*;
 use model::status::Deployment;
 use model::{Code, Failure};
 use std::os::unix::fs::MetadataExt as _;
@@ -120,7 +119,7 @@ pub fn require_host_namespace() -> Result<()> {
                 \"nsenter -t 1 -m\" alone";
     let fail = |message: String| Failure::new(Code::NamespaceUnreachable, message).hint(hint);
     let read = |path: &str| std::fs::read_link(path).map_err(|e| fail(format!("cannot read {path}: {e}")));
-    let (own, init) = (read("/proc/self/ns/mnt")?, read("/proc/1/ns/mnt")?);
+    let (own, init) = (read("/proc/thread-self/ns/mnt")?, read("/proc/1/ns/mnt")?);
     if own == init {
         return Ok(());
     }
@@ -173,8 +172,10 @@ mod tests {
         for (text, expected) in [
             ("[origin]\nrefspec=r:os/base\n", Some("r:os/base")),
             ("[origin]\nbaserefspec=r:os/base\n", Some("r:os/base")),
-            ("[origin]\nrefspec=x\ncontainer-image-reference=ostree-unverified-registry:q/i\n",
-             Some("ostree-unverified-registry:q/i")),
+            (
+                "[origin]\nrefspec=x\ncontainer-image-reference=ostree-unverified-registry:q/i\n",
+                Some("ostree-unverified-registry:q/i"),
+            ),
             ("[other]\nrefspec=x\n", None),
         ] {
             let keys = glib::KeyFile::new();

@@ -22,7 +22,7 @@ pub const SOURCE_PREFIX: &str = "rpm-ostree-transient:";
 /// The directory that is covered.
 pub(crate) const USR: &str = "/usr";
 
-/// What is mounted on `/usr`, bottom first, and below it, read from `/proc/self/mountinfo`.
+/// What is mounted on `/usr`, bottom first, and below it, read from `/proc/PID/mountinfo`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsrMounts {
     /// Generations of our overlays on `/usr`, bottom first: the last one is visible.
@@ -39,10 +39,10 @@ impl UsrMounts {
     /// # Errors
     /// When `/proc` cannot be read.
     pub fn read() -> Result<UsrMounts> {
-        Self::of("self")
+        Self::of("thread-self")
     }
 
-    /// Reads the mount table of a process (`self`, or a process id).
+    /// Reads the mount table of a process (`thread-self`, or a process id).
     ///
     /// # Errors
     /// When `/proc` cannot be read.
@@ -122,7 +122,7 @@ fn usr_options(table: &Table) -> Vec<&str> {
 
 /// Attributes for a new overlay.
 fn attributes() -> Result<MountAttrFlags> {
-    let table = Table::read("self")?;
+    let table = Table::read("thread-self")?;
     let attribute = |option: &str| match option {
         "nosuid" => MountAttrFlags::MOUNT_ATTR_NOSUID,
         "nodev" => MountAttrFlags::MOUNT_ATTR_NODEV,
@@ -142,7 +142,7 @@ pub(crate) fn park_base(target: &Path) -> Result<()> {
     let mounts = UsrMounts::read()?;
     mounts.refuse_foreign()?;
     anyhow::ensure!(mounts.ours.is_empty(), "an overlay of ours is on /usr");
-    let table = Table::read("self")?;
+    let table = Table::read("thread-self")?;
     let flag = |option: &str| match option {
         "nosuid" => MountFlags::NOSUID,
         "nodev" => MountFlags::NODEV,

@@ -37,7 +37,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Reads the table that a process sees (`self`, `1`).
+    /// Reads the table that a process sees (`thread-self`, `1`). A thread may have its own mount namespace, so `self` would not do.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
@@ -181,7 +181,9 @@ mod tests {
 
     #[test]
     fn reads_fields_and_escapes() {
-        let t = table("36 35 98:0 /a\\040b /mnt/t\\011ab\\012x\\134\\0401 ro,nodev shared:1 master:2 - fuse.x src\\040y rw,z\n");
+        let t = table(
+            "36 35 98:0 /a\\040b /mnt/t\\011ab\\012x\\134\\0401 ro,nodev shared:1 master:2 - fuse.x src\\040y rw,z\n",
+        );
         let m = &t.mounts[0];
         assert_eq!((m.id, m.parent, m.device.as_str()), (36, 35, "98:0"));
         assert_eq!(m.root, Path::new("/a b"));
@@ -201,7 +203,12 @@ mod tests {
 
     #[test]
     fn refuses_what_is_not_a_table() {
-        for text in ["1 2 0:1 / /", "x 2 0:1 / / rw - tmpfs t rw", "1 2 0:1 / / rw shared:1 tmpfs t rw", "1 2 0:1 / rel rw - t t rw"] {
+        for text in [
+            "1 2 0:1 / /",
+            "x 2 0:1 / / rw - tmpfs t rw",
+            "1 2 0:1 / / rw shared:1 tmpfs t rw",
+            "1 2 0:1 / rel rw - t t rw",
+        ] {
             assert!(Table::parse(text.as_bytes()).is_err(), "{text}");
         }
     }

@@ -32,13 +32,7 @@ fn stacked_marker() -> PathBuf {
 /// # Errors
 /// From the kernel, with the call that failed; the old state is back then.
 #[context("Activating generation {generation}")]
-pub fn activate(
-    _lock: &HostLock,
-    generation: u64,
-    layers: &[PathBuf],
-    base: &Path,
-    way: Way,
-) -> Result<SwapMethod> {
+pub fn activate(_lock: &HostLock, generation: u64, layers: &[PathBuf], base: &Path, way: Way) -> Result<SwapMethod> {
     let usr = Path::new(USR);
     let before = UsrMounts::read()?;
     before.refuse_foreign()?;

@@ -127,8 +127,7 @@ fn kernel_log(context: &OwnedFd) -> String {
 pub fn tmpfs(source: &str, bytes: u64, inodes: u64) -> Result<Detached> {
     let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).context("Opening tmpfs")?;
     let (bytes, inodes) = (bytes.to_string(), inodes.to_string());
-    for (key, value) in
-        [("source", source), ("mode", "0700"), ("size", bytes.as_str()), ("nr_inodes", inodes.as_str())]
+    for (key, value) in [("source", source), ("mode", "0700"), ("size", bytes.as_str()), ("nr_inodes", inodes.as_str())]
     {
         rustix::mount::fsconfig_set_string(context.as_fd(), key, value)
             .with_context(|| format!("Mounting a tmpfs: {key}={value} {}", kernel_log(&context)))?;
