@@ -128,7 +128,7 @@ pub fn change(request: &Request, options: &Options, progress: &dyn Progress) -> 
     )?;
     fail_point!("resolved", |_| anyhow::bail!("failpoint"));
     let plan = resolution.plan.clone();
-    let nothing = plan.is_empty() && plan.requested == live.requested;
+    let nothing = plan.is_empty() && (live.generation == 0 || plan.requested == live.requested);
     if nothing || options.dry_run {
         return Ok(outcome(false, live.generation, plan, None));
     }

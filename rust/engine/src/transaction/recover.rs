@@ -23,7 +23,14 @@ pub(super) fn recover(session: &Session<'_>) -> Result<()> {
         return Ok(());
     }
     let live = overlay::settle_stack(&session.lock)?;
-    let Some(journal) = store.journal()? else { return Ok(()) };
+    let Some(journal) = store.journal()? else {
+        // Killed before the journal was written: at most a store, staging work or a sealed layer that nobody refers to.
+        return if live == 0 && store.history()?.is_empty() {
+            store.destroy(&session.lock)
+        } else {
+            super::report::keep_only(session, &store, live)
+        };
+    };
     session.progress.event(Event::Notice(format!(
         "An earlier run (\"{}\") did not end; {}",
         journal.entry.command,
