@@ -1,0 +1,43 @@
+# Two commands do everything on a fresh machine: `make demo` and `make check`.
+CARGO ?= cargo
+DESTDIR ?=
+PREFIX ?= /usr
+# Tests and demo use one binary; failpoints and test switches exist only in builds with this feature.
+TEST_FEATURES = --features rpm-ostree-transient/test-hooks
+
+.PHONY: demo check build setup fmt lint test bench deny install clean
+
+demo: setup
+	$(CARGO) build --locked -p rpm-ostree-transient
+	ci/demo
+
+check: setup fmt lint test deny
+
+setup:
+	ci/setup
+
+build:
+	$(CARGO) build --locked --release -p rpm-ostree-transient
+
+fmt:
+	$(CARGO) fmt --all --check
+
+lint:
+	$(CARGO) clippy --locked --workspace --all-targets $(TEST_FEATURES) -- -D warnings
+
+test:
+	ci/test
+
+bench: setup build
+	ci/bench
+
+deny:
+	ci/deny
+
+install: build
+	install -D -m 755 target/release/rpm-ostree-transient $(DESTDIR)$(PREFIX)/bin/rpm-ostree-transient
+	install -d $(DESTDIR)$(PREFIX)/libexec/libostree/ext
+	ln -sfn ../../../bin/rpm-ostree-transient $(DESTDIR)$(PREFIX)/libexec/libostree/ext/ostree-transient
+
+clean:
+	$(CARGO) clean
