@@ -2,4 +2,5 @@
 //! Every C object is owned by one Rust value and freed in its `Drop`; every error carries the library's own message.
 
 pub mod librepo;
+pub mod librpm;
 pub mod solv;
