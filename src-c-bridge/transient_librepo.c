@@ -142,7 +142,7 @@ transient_packages(struct transient_target *targets, int count, struct transient
       LrPackageTarget *target = lr_packagetarget_new_v2(t->handle, t->location, t->dest,
                                                         t->algorithm ? lr_checksum_type(t->algorithm) : LR_CHECKSUM_UNKNOWN,
                                                         t->checksum, t->size, t->base, FALSE, t->progress,
-                                                        t->progress_data, NULL, NULL, &error);
+                                                        t->progress_data, NULL, t->mirror_failure, &error);
       if (target)
         list = g_slist_append(list, target);
       else

@@ -68,7 +68,8 @@ struct transient_target {
   const char *checksum;  /* or NULL */
   long long size;        /* or 0 */
   transient_progress progress;
-  void *progress_data;
+  int (*mirror_failure)(void *data, const char *message, const char *url); /* returns 0 */
+  void *progress_data; /* for both */
   char *error; /* out: why this one failed; freed with transient_librepo_string_free() */
 };
 

@@ -112,6 +112,7 @@ struct RawSettings {
 }
 
 type RawMirrorFailure = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char, *const c_char) -> c_int;
+type RawTargetMirrorFailure = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> c_int;
 type RawProgress = unsafe extern "C" fn(*mut c_void, c_double, c_double) -> c_int;
 
 #[repr(C)]
@@ -130,6 +131,7 @@ struct RawTarget {
     checksum: *const c_char,
     size: c_longlong,
     progress: Option<RawProgress>,
+    mirror_failure: Option<RawTargetMirrorFailure>,
     progress_data: *mut c_void,
     error: *mut c_char,
 }
@@ -211,6 +213,12 @@ unsafe extern "C" fn on_mirror_failure(
         }
     }
     0
+}
+
+/// As [`on_mirror_failure`], for one of several files.
+unsafe extern "C" fn on_target_mirror_failure(data: *mut c_void, message: *const c_char, url: *const c_char) -> c_int {
+    // SAFETY: as promised for `on_mirror_failure`.
+    unsafe { on_mirror_failure(data, message, url, null()) }
 }
 
 /// C strings that live as long as one call.
@@ -362,37 +370,48 @@ pub struct Target<'a> {
 ///
 /// # Errors
 /// When none could be tried, or the download was interrupted.
-pub fn packages(handles: &[Handle<'_>], targets: &mut [Target<'_>]) -> std::result::Result<Vec<Option<String>>, Error> {
+pub fn packages(handles: &[Handle<'_>], targets: Vec<Target<'_>>) -> std::result::Result<Vec<Option<String>>, Error> {
     let mut texts = Texts::default();
     let mut raw = Vec::new();
-    for t in targets {
+    // Filled before pointers into it are taken, and not moved afterwards.
+    let (mut watches, mut rest) = (Vec::new(), Vec::new());
+    for Target { handle, location, base, dest, checksum, size, progress } in targets {
+        watches.push(Watch { progress, mirror_failure: None });
+        rest.push((handle, location, base, dest, checksum, size));
+    }
+    let first = watches.as_mut_ptr();
+    for (i, (handle, location, base, dest, checksum, size)) in rest.iter().enumerate() {
         raw.push(RawTarget {
-            handle: handles[t.handle].raw.as_ptr(),
-            location: texts.add(OsStr::new(&t.location))?,
-            base: texts.optional(t.base.as_ref())?,
-            dest: texts.add(t.dest.as_os_str())?,
-            algorithm: texts.optional(t.checksum.as_ref().map(|c| &c.algorithm))?,
-            checksum: texts.optional(t.checksum.as_ref().map(|c| &c.hex))?,
-            size: c_longlong::try_from(t.size).unwrap_or(0),
-            progress: Some(on_progress),
-            progress_data: (&raw mut t.progress).cast(),
+            handle: handles[*handle].raw.as_ptr(),
+            location: texts.add(OsStr::new(location))?,
+            base: texts.optional(base.as_ref())?,
+            dest: texts.add(dest.as_os_str())?,
+            algorithm: texts.optional(checksum.as_ref().map(|c| &c.algorithm))?,
+            checksum: texts.optional(checksum.as_ref().map(|c| &c.hex))?,
+            size: c_longlong::try_from(*size).unwrap_or(0),
+            progress: Some(on_metadata),
+            mirror_failure: Some(on_target_mirror_failure),
+            // SAFETY: `watches` has as many elements as `rest`.
+            progress_data: unsafe { first.add(i) }.cast(),
             error: std::ptr::null_mut(),
         });
     }
     let count = c_int::try_from(raw.len()).expect("fewer files than fit into an int");
-    // SAFETY: handles, strings and callbacks live during the call.
+    // SAFETY: handles, strings and watches live during the call.
     let result = run(|error| (unsafe { transient_packages(raw.as_mut_ptr(), count, error) } != 0).then_some(()));
-    let errors = raw
-        .iter()
-        .map(|t| {
-            // SAFETY: NULL or a string that the C side allocated; freed after the copy.
-            unsafe {
-                let text = (!t.error.is_null()).then(|| CStr::from_ptr(t.error).to_string_lossy().into_owned());
-                transient_librepo_string_free(t.error);
-                text
-            }
-        })
-        .collect();
+    let mut errors = Vec::new();
+    for (target, watch) in raw.iter().zip(&mut watches) {
+        // SAFETY: NULL or a string that the C side allocated; freed after the copy.
+        let text = unsafe {
+            let text = (!target.error.is_null()).then(|| CStr::from_ptr(target.error).to_string_lossy().into_owned());
+            transient_librepo_string_free(target.error);
+            text
+        };
+        errors.push(text.map(|text| match watch.mirror_failure.take() {
+            Some(last) if !text.contains(&last) => format!("{text}: {last}"),
+            _ => text,
+        }));
+    }
     result.map(|()| errors)
 }
 

@@ -260,7 +260,8 @@ impl Main {
             metalink = mirrorlist.take();
         }
         Ok(RepoConfig {
-            enabled: own_text("enabled").map_or(Ok(true), |v| boolean(&v).ok_or_else(|| wrong(&place, "enabled", &v)))?,
+            enabled: own_text("enabled")
+                .map_or(Ok(true), |v| boolean(&v).ok_or_else(|| wrong(&place, "enabled", &v)))?,
             baseurl: list("baseurl"),
             mirrorlist,
             metalink,

@@ -35,12 +35,13 @@ pub(super) fn parse(text: &str) -> Result<Vec<Section>, String> {
         if trimmed.starts_with(['#', ';']) {
             continue;
         }
-        if line.starts_with([' ', '\t']) && open {
-            if let Some((_, value)) = sections.last_mut().and_then(|s| s.keys.last_mut()) {
-                value.push('\n');
-                value.push_str(trimmed);
-                continue;
-            }
+        if line.starts_with([' ', '\t'])
+            && open
+            && let Some((_, value)) = sections.last_mut().and_then(|s| s.keys.last_mut())
+        {
+            value.push('\n');
+            value.push_str(trimmed);
+            continue;
         }
         if let Some(rest) = trimmed.strip_prefix('[') {
             let (name, _) = rest.split_once(']').ok_or_else(|| format!("line {number}: \"{trimmed}\" lacks a ]"))?;

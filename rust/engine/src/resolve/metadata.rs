@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// What is the same for all repositories of a run.
 #[derive(Clone, Copy)]
@@ -108,13 +109,23 @@ fn fill(pool: &mut Pool, repo: Repo, config: &RepoConfig, source: Source<'_>) ->
 }
 
 fn fresh(repomd: &Path, expire: Option<u64>) -> bool {
-    let age = fs::metadata(repomd).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
-    match (age, expire) {
+    let time = fs::metadata(repomd).and_then(|m| m.modified()).ok();
+    // Marked by `expire`.
+    if time == Some(SystemTime::UNIX_EPOCH) {
+        return false;
+    }
+    match (time.and_then(|t| t.elapsed().ok()), expire) {
         (Some(age), Some(limit)) => age.as_secs() < limit,
         (age, None) => age.is_some(),
         // A time in the future is a clock that was wrong.
         (None, Some(_)) => false,
     }
+}
+
+/// Makes the next run look at the repository, whatever `metadata_expire` says; `-C` can still use what is there.
+pub(super) fn expire(cache: &Path, config: &RepoConfig) -> std::io::Result<()> {
+    let repomd = fs::File::options().write(true).open(directory(cache, config).join("repomd.xml"))?;
+    repomd.set_modified(SystemTime::UNIX_EPOCH)
 }
 
 fn from_cache(pool: &mut Pool, repo: Repo, cached: &Cached, filelists: bool) -> Result<()> {

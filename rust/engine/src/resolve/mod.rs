@@ -117,6 +117,18 @@ fn run(input: &Input<'_>, refresh: bool, progress: &dyn Progress) -> Result<Reso
     }
 }
 
+/// Makes the next run look at this repository again: its metadata names what the mirrors no longer have.
+pub(crate) fn expire_metadata(cache: &std::path::Path, config: &RepoConfig) {
+    // A failure only means that the metadata lives as long as it would have anyway.
+    let _ = metadata::expire(cache, config);
+}
+
+/// The settings of `[main]` in dnf.conf, for addresses that belong to no repository.
+pub(crate) fn main_settings(root: &std::path::Path) -> Result<RepoConfig> {
+    let section = ini::Section { name: "@commandline".into(), keys: Vec::new() };
+    config::read_main(root, &[])?.repository(&section, &[], &vars::Vars::default())
+}
+
 /// The packages of the rpmdb below `root`.
 ///
 /// # Errors

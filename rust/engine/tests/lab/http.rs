@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// Stops with the test program.
@@ -39,7 +39,7 @@ impl Server {
 
 fn answer(
     mut stream: TcpStream,
-    dir: &PathBuf,
+    dir: &Path,
     authorization: Option<&str>,
     log: &Mutex<Vec<String>>,
 ) -> std::io::Result<()> {

@@ -37,7 +37,7 @@ const RECIPES: &[Recipe] = &[
 ];
 
 pub struct Lab {
-    dir: TempDir,
+    dir: PathBuf,
 }
 
 fn run(command: &mut Command) {
@@ -49,8 +49,10 @@ fn run(command: &mut Command) {
 pub fn lab() -> &'static Lab {
     static LAB: OnceLock<Lab> = OnceLock::new();
     LAB.get_or_init(|| {
-        let lab = Lab { dir: TempDir::new().unwrap() };
-        std::fs::create_dir(lab.dir.path().join("rpms")).unwrap();
+        // A static is never dropped: the place is in the build directory, and each run replaces the last one's.
+        let lab = Lab { dir: Path::new(env!("CARGO_TARGET_TMPDIR")).join(concat!("lab-", env!("CARGO_CRATE_NAME"))) };
+        let _ = std::fs::remove_dir_all(&lab.dir);
+        std::fs::create_dir_all(lab.rpms()).unwrap();
         for recipe in RECIPES {
             lab.build(recipe);
         }
@@ -60,7 +62,7 @@ pub fn lab() -> &'static Lab {
 
 impl Lab {
     fn build(&self, (name, version, arch, preamble, files): &Recipe) {
-        let spec = self.dir.path().join(format!("{name}-{version}.spec"));
+        let spec = self.dir.join(format!("{name}-{version}.spec"));
         let mut install = String::new();
         for file in *files {
             install +=
@@ -73,7 +75,7 @@ impl Lab {
             files.join("\n")
         );
         std::fs::write(&spec, text).unwrap();
-        let top = self.dir.path().join("build");
+        let top = self.dir.join("build");
         let mut command = Command::new("rpmbuild");
         command.arg("-bb").arg("--quiet").arg("--define").arg(format!("_topdir {}", top.display()));
         command.arg("--define").arg(format!("_rpmdir {}", self.rpms().display()));
@@ -85,7 +87,7 @@ impl Lab {
     }
 
     fn rpms(&self) -> PathBuf {
-        self.dir.path().join("rpms")
+        self.dir.join("rpms")
     }
 
     /// The file of `name-version`.

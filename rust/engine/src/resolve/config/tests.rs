@@ -21,7 +21,10 @@ fn defaults_are_those_of_dnf() {
 
 #[test]
 fn lists_keep_quotes_together_and_expand() {
-    let r = repo("", "baseurl=http://a/$releasever, http://b/\n  http://c/\ngpgkey=\"file:///k 1\" https://h/$basearch.asc");
+    let r = repo(
+        "",
+        "baseurl=http://a/$releasever, http://b/\n  http://c/\ngpgkey=\"file:///k 1\" https://h/$basearch.asc",
+    );
     assert_eq!(r.baseurl, ["http://a/9", "http://b/", "http://c/"]);
     assert_eq!(r.gpgkey, ["file:///k 1", "https://h/x86_64.asc"]);
 }
@@ -52,9 +55,15 @@ fn setopt_reaches_main_and_single_repositories() {
 
 #[test]
 fn durations_and_sizes() {
-    for (text, expected) in
-        [("60", Some(Some(60))), ("6h", Some(Some(21600))), ("1.5d", Some(Some(129_600))), ("never", Some(None)), ("-1", Some(None)), ("x", None), ("5y", None)]
-    {
+    for (text, expected) in [
+        ("60", Some(Some(60))),
+        ("6h", Some(Some(21600))),
+        ("1.5d", Some(Some(129_600))),
+        ("never", Some(None)),
+        ("-1", Some(None)),
+        ("x", None),
+        ("5y", None),
+    ] {
         assert_eq!(seconds(text), expected, "{text}");
     }
     for (text, expected) in [("1k", Some(1024)), ("2M", Some(2 << 20)), ("100", Some(100)), ("-3", None)] {
