@@ -114,20 +114,18 @@ pub fn change(request: &Request, options: &Options, progress: &dyn Progress) -> 
     session.phase(Phase::Resolve)?;
     let resolve_options = test_hooks::apply(&options.resolve);
     let request = download_urls(request, progress)?;
-    let resolution = resolve::resolve(
-        &resolve::Input {
-            request: &request,
-            layered: &live.packages,
-            requested: &live.requested,
-            root: "/".into(),
-            cache: CACHE_DIR.into(),
-            arch: session.host.arch.clone(),
-            options: resolve_options.clone(),
-        },
-        progress,
-    )?;
+    let input = resolve::Input {
+        request: &request,
+        layered: &live.packages,
+        requested: &live.requested,
+        root: "/".into(),
+        cache: CACHE_DIR.into(),
+        arch: session.host.arch.clone(),
+        options: resolve_options.clone(),
+    };
+    let mut resolution = resolve::resolve(&input, progress)?;
     fail_point!("resolved", |_| anyhow::bail!("failpoint"));
-    let plan = resolution.plan.clone();
+    let mut plan = resolution.plan.clone();
     let nothing = plan.is_empty() && (live.generation == 0 || plan.requested == live.requested);
     if nothing || options.dry_run {
         return Ok(outcome(false, live.generation, plan, None));
@@ -139,7 +137,15 @@ pub fn change(request: &Request, options: &Options, progress: &dyn Progress) -> 
     }
 
     session.phase(Phase::Fetch)?;
-    let fetched = fetch::fetch(&resolution, Path::new("/"), Path::new(CACHE_DIR), &resolve_options, progress)?;
+    let mut fetched = fetch(&resolution, &resolve_options, progress);
+    if !resolve_options.cache_only && fetched.as_ref().is_err_and(|e| code(e) == Some(Code::Repository)) {
+        // A mirror that lost what its metadata names: look again, once, and then believe it.
+        progress.event(Event::Notice("A package is not where the metadata says; reading the metadata again".into()));
+        resolution = resolve::resolve_refreshed(&input, progress)?;
+        plan = resolution.plan.clone();
+        fetched = fetch(&resolution, &resolve_options, progress);
+    }
+    let fetched = fetched?;
     fail_point!("fetched", |_| anyhow::bail!("failpoint"));
     if options.download_only {
         return Ok(outcome(false, live.generation, plan, None));
@@ -160,6 +166,19 @@ pub fn change(request: &Request, options: &Options, progress: &dyn Progress) -> 
             Err(error)
         }
     }
+}
+
+fn fetch(
+    resolution: &resolve::Resolution,
+    options: &resolve::Options,
+    progress: &dyn Progress,
+) -> Result<Vec<fetch::FetchedPackage>> {
+    fetch::fetch(resolution, Path::new("/"), Path::new(CACHE_DIR), options, progress)
+}
+
+/// The named case of an error, when it has one.
+fn code(error: &anyhow::Error) -> Option<Code> {
+    error.downcast_ref::<Failure>().map(|f| f.code)
 }
 
 /// Admit → stage → harvest → commit.
