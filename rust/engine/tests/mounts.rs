@@ -112,6 +112,15 @@ fn usr_is_never_writable() {
     });
 }
 
+/// Sets a flag when it goes out of scope, also by a panic.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn readers_never_miss_a_file_during_swaps() {
     in_namespace("readers_never_miss_a_file_during_swaps", Propagation::Shared, || {
@@ -132,6 +141,8 @@ fn readers_never_miss_a_file_during_swaps() {
             numbers
         };
         std::thread::scope(|scope| {
+            // A failed assertion below must end the readers as well, or the scope would wait for ever.
+            let _end = StopOnDrop(&stop);
             let same = scope.spawn(|| read(&opens[0]));
             let slave = scope.spawn(|| {
                 namespace::unshare_as(Propagation::Slave);
