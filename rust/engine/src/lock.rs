@@ -12,9 +12,13 @@ use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::time::Duration;
 
 /// Name of the lock file in [`RUN_DIR`].
 pub const LOCK_NAME: &str = "lock";
+
+/// How often a waiting caller asks for the lock.
+const POLL: Duration = Duration::from_millis(100);
 
 /// Proof that this process holds `/run/rpm-ostree-transient/lock`. Dropped, it lets the next caller in.
 #[derive(Debug)]
@@ -24,12 +28,14 @@ pub struct HostLock {
 
 impl HostLock {
     /// Takes the lock (flock on a file that is opened, never replaced, and holds pid and command of its owner).
-    /// `on_wait` is called once with the holder's "pid N (command)" before waiting.
+    /// `on_wait` is called with the holder's "pid N (command)" ten times a second while it waits, and ends the wait by
+    /// returning false.
     ///
     /// # Errors
-    /// [`model::Code::Locked`], naming the holder, when it is held and `wait` is false.
+    /// [`model::Code::Locked`], naming the holder, when it is held and `wait` is false; [`model::Code::Interrupted`] when
+    /// `on_wait` ended the wait.
     #[context("Taking the lock in {RUN_DIR}")]
-    pub fn take(wait: bool, command: &str, on_wait: &dyn Fn(&str)) -> Result<HostLock> {
+    pub fn take(wait: bool, command: &str, on_wait: &dyn Fn(&str) -> bool) -> Result<HostLock> {
         make_run_dir()?;
         let mut file = OpenOptions::new()
             .read(true)
@@ -39,18 +45,20 @@ impl HostLock {
             .mode(0o644)
             .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
             .open(Path::new(RUN_DIR).join(LOCK_NAME))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                let holder = holder(&mut file);
-                if !wait {
-                    let message = format!("{holder} holds the lock");
-                    return Err(Failure::new(Code::Locked, message).hint("try again when it has ended").into());
-                }
-                on_wait(&holder);
-                rustix::io::retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))?;
+        // Asked again and again instead of blocking, so that a signal ends the wait at once.
+        while let Err(errno) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            if errno != Errno::WOULDBLOCK {
+                return Err(errno.into());
             }
-            Err(e) => return Err(e.into()),
+            let holder = holder(&mut file);
+            if !wait {
+                let message = format!("{holder} holds the lock");
+                return Err(Failure::new(Code::Locked, message).hint("try again when it has ended").into());
+            }
+            if !on_wait(&holder) {
+                return Err(Failure::new(Code::Interrupted, "interrupted while waiting for the lock").into());
+            }
+            std::thread::sleep(POLL);
         }
         // One line, whatever the command holds: readers take the first line.
         let command = command.replace(['\n', '\0'], " ");

@@ -37,7 +37,7 @@ fn host() -> Host {
 }
 
 fn lock() -> HostLock {
-    HostLock::take(false, "test", &|_| {}).unwrap()
+    HostLock::take(false, "test", &|_| true).unwrap()
 }
 
 fn open(lock: &HostLock) -> Store {
@@ -311,18 +311,18 @@ fn refuses_submounts_by_name() {
 fn names_the_holder_of_the_lock() {
     in_namespace("names_the_holder_of_the_lock", Propagation::Shared, || {
         let old = rustix::process::umask(rustix::fs::Mode::from_bits_retain(0o077));
-        let held = HostLock::take(false, "install strace\nnext", &|_| {}).unwrap();
+        let held = HostLock::take(false, "install strace\nnext", &|_| true).unwrap();
         rustix::process::umask(old);
         assert_eq!(fs::metadata(RUN_DIR).unwrap().mode() & 0o7777, 0o755);
         let inode = || fs::metadata(Path::new(RUN_DIR).join("lock")).unwrap().ino();
         let before = inode();
         let holder = format!("pid {} (install strace next)", std::process::id());
-        let error = HostLock::take(false, "second", &|_| {}).unwrap_err();
+        let error = HostLock::take(false, "second", &|_| true).unwrap_err();
         assert_eq!(code(&error), Some(Code::Locked));
         assert!(error.downcast_ref::<Failure>().unwrap().message.contains(&holder), "{error:#}");
         let (sender, told) = std::sync::mpsc::channel();
         let second = std::thread::spawn(move || {
-            HostLock::take(true, "second", &|h| sender.send(h.to_owned()).unwrap()).map(drop)
+            HostLock::take(true, "second", &|h| sender.send(h.to_owned()).is_ok()).map(drop)
         });
         assert_eq!(told.recv().unwrap(), holder);
         assert!(!second.is_finished());

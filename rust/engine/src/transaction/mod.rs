@@ -85,9 +85,7 @@ impl<'a> Session<'a> {
         host::require_root()?;
         host::require_host_namespace()?;
         let host = Host::detect()?;
-        let lock = HostLock::take(options.wait, &options.command, &|holder| {
-            progress.event(Event::Notice(format!("Waiting for {holder}, which holds the lock")));
-        })?;
+        let lock = take_lock(options, progress)?;
         let session = Session { lock, host, options, progress };
         recover::recover(&session)?;
         Ok(session)
@@ -259,9 +257,7 @@ pub fn reset(options: &Options, progress: &dyn Progress) -> Result<Outcome> {
     host::require_root()?;
     host::require_host_namespace()?;
     let host = Host::detect()?;
-    let lock = HostLock::take(options.wait, &options.command, &|holder| {
-        progress.event(Event::Notice(format!("Waiting for {holder}, which holds the lock")));
-    })?;
+    let lock = take_lock(options, progress)?;
     let store = Store::open_existing()?;
     let live = UsrMounts::read()?.live();
     let state = store.as_ref().and_then(|_| Live::read(store.as_ref()).ok()).unwrap_or_default();
@@ -287,6 +283,17 @@ pub fn reset(options: &Options, progress: &dyn Progress) -> Result<Outcome> {
         store.destroy(&lock)?;
     }
     Ok(outcome(changed, 0, plan, None))
+}
+
+/// Takes the lock, and says once for whom it waits.
+fn take_lock(options: &Options, progress: &dyn Progress) -> Result<HostLock> {
+    let told = std::cell::Cell::new(false);
+    HostLock::take(options.wait, &options.command, &|holder| {
+        if !told.replace(true) {
+            progress.event(Event::Notice(format!("Waiting for {holder}, which holds the lock")));
+        }
+        !progress.cancelled()
+    })
 }
 
 /// URL arguments become local files, named as the URL's last part.
