@@ -8,6 +8,7 @@ pub mod generation;
 pub mod harvest;
 pub mod host;
 pub mod lock;
+pub mod names;
 pub mod origin;
 pub mod overlay;
 pub mod resolve;
