@@ -15,3 +15,4 @@ pub mod resolve;
 pub mod settle;
 pub mod stage;
 pub mod transaction;
+mod tree;

@@ -3,8 +3,8 @@
 //! rpmdb alone is copied, since librpm may write it in place. A layer only ever adds: it holds no whiteout and no
 //! opaque directory, so what the base has can be changed, never hidden.
 
-use super::tree::{Entry, Tree};
 use crate::names::{document_path, printable_path};
+use crate::tree::{Entry, Tree};
 use anyhow::{Context as _, Result};
 use fn_error_context::context;
 use model::{Code, Failure, SkippedPath};

@@ -5,10 +5,10 @@ mod layer;
 mod outside;
 #[cfg(test)]
 mod tests;
-mod tree;
 
 use crate::names::printable;
 use crate::stage::Staged;
+use crate::tree::Tree;
 use anyhow::Result;
 use fn_error_context::context;
 use model::status::{PathChange, PathDiff};
@@ -16,7 +16,6 @@ use model::{NotApplied, SkippedPath};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use tree::Tree;
 
 /// A user or group that scriptlets made in the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 
 use super::Account;
 use super::layer::kind_name;
-use super::tree::Tree;
 use crate::names::{document_path, printable};
+use crate::tree::Tree;
 use anyhow::{Context as _, Result};
 use fn_error_context::context;
 use model::SkippedPath;

@@ -1,7 +1,7 @@
 //! Harvesting of hand-made upper directories, as root on tmpfs, since marks and owners need both.
 
-use super::tree::Tree;
 use super::*;
+use crate::tree::Tree;
 use model::{Code, Failure};
 use rustix::fs::{FileType, Mode, XattrFlags, chown, lgetxattr, lsetxattr, mknodat};
 use std::ffi::CString;
@@ -48,12 +48,8 @@ impl Rig {
         lgetxattr(self.path(p), name, &mut buffer).ok().map(|n| buffer[..n].to_vec())
     }
     fn run_with(&self, released: Option<&BTreeSet<PathBuf>>) -> Result<Harvest> {
-        let staged = Staged {
-            usr: self.path("usr"),
-            etc: self.path("etc"),
-            var: self.path("var"),
-            not_applied: vec![],
-        };
+        let staged =
+            Staged { usr: self.path("usr"), etc: self.path("etc"), var: self.path("var"), not_applied: vec![] };
         let previous = self.path("previous");
         let previous = self.with_previous.then_some(previous.as_path());
         harvest_released(&staged, previous, &self.path("base"), &self.path("new"), released)

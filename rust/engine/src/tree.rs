@@ -101,7 +101,8 @@ impl Tree {
             .into());
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty()).with_context(|| self.fail("Opening", name))?;
+        let fd =
+            rustix::fs::openat(&self.fd, name, flags, Mode::empty()).with_context(|| self.fail("Opening", name))?;
         Ok(Tree { fd, path })
     }
 
@@ -167,7 +168,7 @@ impl Tree {
 
     fn xattr(&self, name: Option<&CString>, key: &CString) -> Result<Option<Vec<u8>>> {
         let mut buffer = vec![0u8; 65536];
-        match rustix::fs::lgetxattr(&self.proc_path(name), key, &mut buffer) {
+        match rustix::fs::lgetxattr(self.proc_path(name), key, &mut buffer) {
             Ok(n) => {
                 buffer.truncate(n);
                 Ok(Some(buffer))
@@ -180,9 +181,8 @@ impl Tree {
     /// Attributes of a name, or of this directory.
     pub fn attributes(&self, name: Option<&CString>) -> Result<Attributes> {
         let stat = match name {
-            Some(n) => {
-                rustix::fs::statat(&self.fd, n, AtFlags::SYMLINK_NOFOLLOW).with_context(|| self.fail("Looking at", n))?
-            }
+            Some(n) => rustix::fs::statat(&self.fd, n, AtFlags::SYMLINK_NOFOLLOW)
+                .with_context(|| self.fail("Looking at", n))?,
             None => self.stat()?,
         };
         let mut xattrs = BTreeMap::new();
@@ -204,7 +204,7 @@ impl Tree {
     /// Removes every overlay mark of a name.
     pub fn strip_marks(&self, name: &CString) -> Result<()> {
         for key in self.xattr_names(Some(name))?.iter().filter(|k| is_overlay_mark(k.as_bytes())) {
-            rustix::fs::lremovexattr(&self.proc_path(Some(name)), key)
+            rustix::fs::lremovexattr(self.proc_path(Some(name)), key)
                 .with_context(|| self.fail("Removing overlay marks of", name))?;
         }
         Ok(())
@@ -218,7 +218,12 @@ impl Tree {
             let (uid, gid) = (Uid::from_raw(wanted.stat.st_uid), Gid::from_raw(wanted.stat.st_gid));
             rustix::fs::chownat(rustix::fs::CWD, &path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
             if FileType::from_raw_mode(wanted.stat.st_mode) != FileType::Symlink {
-                rustix::fs::chmodat(rustix::fs::CWD, &path, Mode::from_raw_mode(wanted.stat.st_mode), AtFlags::empty())?;
+                rustix::fs::chmodat(
+                    rustix::fs::CWD,
+                    &path,
+                    Mode::from_raw_mode(wanted.stat.st_mode),
+                    AtFlags::empty(),
+                )?;
             }
             for key in self.xattr_names(name)? {
                 // A label cannot be taken away under SELinux, and there every file has one.
@@ -288,7 +293,8 @@ impl Tree {
     /// Opens a regular file for reading.
     pub fn file(&self, name: &CString) -> Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty()).with_context(|| self.fail("Opening", name))?;
+        let fd =
+            rustix::fs::openat(&self.fd, name, flags, Mode::empty()).with_context(|| self.fail("Opening", name))?;
         Ok(File::from(fd))
     }
 
