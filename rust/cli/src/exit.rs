@@ -216,4 +216,12 @@ mod tests {
         assert_eq!(report.message, "unexpected argument '--x' found");
         assert_eq!((report.hint.as_deref(), report.status()), (Some("a similar argument exists"), 2));
     }
+
+    #[test]
+    fn the_pages_list_every_code() {
+        let page = include_str!("../../../docs/errors.md");
+        for (_, status, name) in all() {
+            assert!(page.contains(&format!("| {status} | `{name}` |")), "{name} is not in docs/errors.md");
+        }
+    }
 }
