@@ -335,6 +335,16 @@ impl Tree {
     }
 }
 
+/// A special kind of file in words.
+pub fn kind_name(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Fifo => "named pipe",
+        FileType::Socket => "socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "device node",
+        _ => "file of an unknown kind",
+    }
+}
+
 impl AsFd for Tree {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.fd.as_fd()

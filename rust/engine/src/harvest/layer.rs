@@ -4,7 +4,7 @@
 //! opaque directory, so what the base has can be changed, never hidden.
 
 use crate::names::{document_path, printable_path};
-use crate::tree::{Entry, Tree};
+use crate::tree::{Entry, Tree, kind_name};
 use anyhow::{Context as _, Result};
 use fn_error_context::context;
 use model::{Code, Failure, SkippedPath};
@@ -256,15 +256,6 @@ pub(super) fn count(layer: &Path) -> Result<(u64, u64)> {
 
 fn is_sqlite_side_file(name: &CString) -> bool {
     ["-wal", "-shm", "-journal"].iter().any(|s| name.as_bytes().ends_with(s.as_bytes()))
-}
-
-pub(super) fn kind_name(kind: FileType) -> &'static str {
-    match kind {
-        FileType::Fifo => "named pipe",
-        FileType::Socket => "socket",
-        FileType::CharacterDevice | FileType::BlockDevice => "device node",
-        _ => "file of an unknown kind",
-    }
 }
 
 fn refused(path: &Path, why: &str) -> anyhow::Error {

@@ -2,9 +2,8 @@
 //! does not get. Nothing is written through to the host from here.
 
 use super::Account;
-use super::layer::kind_name;
 use crate::names::{document_path, printable};
-use crate::tree::Tree;
+use crate::tree::{Tree, kind_name};
 use anyhow::{Context as _, Result};
 use fn_error_context::context;
 use model::SkippedPath;

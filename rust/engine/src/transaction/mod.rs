@@ -194,7 +194,7 @@ fn build(
         force_unsafe: options.force_unsafe.clone(),
         arches: host::compatible_arches(&session.host.arch),
     };
-    admit::admit(fetched, &policy, store.space()?)?;
+    admit::admit(fetched, &policy, store.space()?, &store.base())?;
     fail_point!("admitted", |_| anyhow::bail!("failpoint"));
 
     session.phase(Phase::Stage)?;
