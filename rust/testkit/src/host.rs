@@ -209,18 +209,11 @@ impl TestHost {
         for path in ["boot", "ostree/repo/refs"] {
             parts.push(Picture::of(&sysroot.join(path), &[])?.text());
         }
-        let mut add = |path: &Path| -> Result<()> {
-            parts.push(format!("{}\n{}", path.display(), fs::read_to_string(path)?));
-            Ok(())
-        };
-        add(&sysroot.join("ostree/repo/config"))?;
+        let file = |path: &Path| -> Result<String> { Ok(format!("{}\n{}", path.display(), fs::read_to_string(path)?)) };
+        parts.push(file(&sysroot.join("ostree/repo/config"))?);
         for name in sorted_names(&sysroot.join("ostree/deploy/testos/deploy"))? {
             let path = sysroot.join("ostree/deploy/testos/deploy").join(&name);
-            if path.is_file() {
-                add(&path)?;
-            } else {
-                parts.push(name);
-            }
+            parts.push(if path.is_file() { file(&path)? } else { name });
         }
         for name in sorted_names(&sysroot.join("ostree"))? {
             let path = sysroot.join("ostree").join(&name);
