@@ -1,0 +1,9 @@
+//! The host tier: the program on an ostree-booted host in a mount namespace, used as a user uses it.
+#![expect(clippy::print_stdout, reason = "numbers for the one who reads the log")]
+
+mod acceptance;
+mod kills;
+mod readers;
+mod refusals;
+mod rig;
+mod scenario;
