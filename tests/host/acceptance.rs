@@ -107,7 +107,8 @@ fn wrapper_and_dry_run() {
 
 /// Mount ids differ between reads of other namespaces' tables; the rest of a line must not.
 fn strip_ids(text: &str) -> Vec<String> {
-    let line = |l: &str| l.split_whitespace().skip(if l.starts_with('/') { 0 } else { 2 }).collect::<Vec<_>>().join(" ");
+    let line =
+        |l: &str| l.split_whitespace().skip(if l.starts_with('/') { 0 } else { 2 }).collect::<Vec<_>>().join(" ");
     text.lines().filter(|l| !l.contains("rpm-ostree-transient")).map(line).collect()
 }
 

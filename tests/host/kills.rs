@@ -56,7 +56,11 @@ fn killed_at_every_step() {
             assert_eq!(usr(&s), new, "the run after a kill at {step}");
             s.sh("test ! -e /run/rpm-ostree-transient/store/journal.json");
             assert_eq!(s.sh("grep -c ' - overlay rpm-ostree-transient:' /proc/self/mountinfo").trim(), "1");
-            if first { s.ok(&["reset"]) } else { s.ok(&["uninstall", "b"]) };
+            if first {
+                s.ok(&["reset"])
+            } else {
+                s.ok(&["uninstall", "b"])
+            };
             assert_eq!(usr(&s), old, "undone after a kill at {step}");
         }
     }

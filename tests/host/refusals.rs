@@ -56,7 +56,8 @@ fn signatures_that_fail() {
 fn hosts_that_are_not_fit() {
     let s = Scenario::signed();
     // Not root.
-    let text = s.sh("setpriv --reuid 65534 --regid 65534 --clear-groups rpm-ostree-transient install a 2>&1; test $? = 65");
+    let text =
+        s.sh("setpriv --reuid 65534 --regid 65534 --clear-groups rpm-ostree-transient install a 2>&1; test $? = 65");
     assert!(text.contains("root"), "{text}");
     s.sh("setpriv --reuid 65534 --regid 65534 --clear-groups rpm-ostree-transient status >/dev/null");
     // Somebody else's overlay on /usr.

@@ -64,7 +64,7 @@ fn hosts_end_with_their_values() {
     let (init, sysroot) = seen.into_inner().unwrap();
     assert!(init != 0 && !Path::new(&format!("/proc/{init}")).exists());
     assert!(!sysroot.parent().unwrap().exists());
-    assert_eq!(other.sh("test ! -e /etc/x && ! pgrep sleep -f '1000$'").status, 0);
+    assert_eq!(other.sh("test ! -e /etc/x && ! pgrep -f '^sleep 1000$'").status, 0);
 }
 
 /// The repository is there, its packages are what they should be, and faults are seen.

@@ -133,7 +133,16 @@ impl TestHost {
     pub fn command(&self, env: &[(&str, &str)], args: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.init.to_string(), "--mount", "--uts", "--ipc", "--pid", "--root", "--"]);
-        command.args(["/usr/bin/env", "-i", "-C", "/", "PATH=/usr/sbin:/usr/bin", "TERM=dumb", "LANG=C.UTF-8", "HOME=/root"]);
+        command.args([
+            "/usr/bin/env",
+            "-i",
+            "-C",
+            "/",
+            "PATH=/usr/sbin:/usr/bin",
+            "TERM=dumb",
+            "LANG=C.UTF-8",
+            "HOME=/root",
+        ]);
         command.args(env.iter().map(|(k, v)| format!("{k}={v}"))).args(args).stdin(Stdio::null());
         command
     }

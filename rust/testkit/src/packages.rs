@@ -163,7 +163,12 @@ impl Package {
         tool(
             Command::new("rpmbuild")
                 .args(["-bb", "--quiet", "--define", &define("_topdir", &work.path().join("top"))])
-                .args(["--define", &define("_rpmdir", out), "--define", "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm"])
+                .args([
+                    "--define",
+                    &define("_rpmdir", out),
+                    "--define",
+                    "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
+                ])
                 .arg(&spec),
         )?;
         Ok(out.join(self.file_name()))

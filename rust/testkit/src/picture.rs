@@ -52,8 +52,8 @@ impl Picture {
         let mut open = vec![PathBuf::new()];
         while let Some(path) = open.pop() {
             let full = root.join(&path);
-            let entry = entry(&full, path.as_os_str().is_empty())
-                .with_context(|| format!("Reading /{}", path.display()))?;
+            let entry =
+                entry(&full, path.as_os_str().is_empty()).with_context(|| format!("Reading /{}", path.display()))?;
             if entry.kind == 'd' && !left_out.iter().any(|l| path == Path::new(l)) {
                 for child in fs::read_dir(&full)? {
                     open.push(path.join(child?.file_name()));

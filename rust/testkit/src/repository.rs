@@ -27,7 +27,8 @@ pub struct Repositories {
 pub fn repositories() -> Result<Repositories> {
     let packages = test_set();
     // With this file, as it says how they are made.
-    let key = key_of([format!("{packages:?}"), include_str!("repository.rs").into(), include_str!("packages.rs").into()]);
+    let key =
+        key_of([format!("{packages:?}"), include_str!("repository.rs").into(), include_str!("packages.rs").into()]);
     let dir = cached("repositories", &key, |dir| make(dir, &packages))?;
     Ok(Repositories { key: dir.join("key.asc"), other_key: dir.join("other-key.asc"), dir })
 }
@@ -104,6 +105,8 @@ impl Signer {
     pub fn sign(&self, packages: &[PathBuf]) -> Result<()> {
         let mut sign = Command::new("rpmsign");
         sign.env("GNUPGHOME", self.home.path()).args(["--addsign", "--define", &format!("_gpg_name {}", self.user)]);
+        // Debian's rpm looks for it where Debian does not put it.
+        sign.args(["--define", "__gpg /usr/bin/gpg"]);
         sign.args(["--define", &format!("_gpg_path {}", self.home.path().display())]).args(packages);
         tool(&mut sign).map(drop)
     }

@@ -244,7 +244,8 @@ impl Answer {
             206 => "Partial Content",
             _ => "Not Found",
         };
-        let mut text = format!("HTTP/1.1 {status} {word}\r\nContent-Length: {}\r\nAccept-Ranges: bytes\r\n", bytes.len());
+        let mut text =
+            format!("HTTP/1.1 {status} {word}\r\nContent-Length: {}\r\nAccept-Ranges: bytes\r\n", bytes.len());
         if status == 206 {
             text.push_str(&format!("Content-Range: bytes {first}-{}/{len}\r\n", len.saturating_sub(1)));
         }
