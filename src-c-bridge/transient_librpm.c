@@ -1,5 +1,6 @@
 #include "transient_librpm.h"
 
+#include <fcntl.h>
 #include <rpm/header.h>
 #include <rpm/rpmcli.h>
 #include <rpm/rpmdb.h>
@@ -169,4 +170,227 @@ transient_package_trust(const char *path, transient_keyring *keyring, int *is_si
         Fclose(file);
     }
   return trust;
+}
+
+int
+transient_rpmdb_each(const char *dbpath, transient_installed each, void *data)
+{
+  int result = -1;
+  if (dbpath)
+    rpmPushMacro(NULL, "_dbpath", NULL, dbpath, RMIL_CMDLINE);
+  rpmts ts = rpmtsCreate();
+  rpmtsSetVSFlags(ts, RPMVSF_MASK_NOSIGNATURES | RPMVSF_MASK_NODIGESTS);
+  if (rpmtsOpenDB(ts, O_RDONLY) == 0)
+    {
+      rpmdbMatchIterator iterator = rpmtsInitIterator(ts, RPMDBI_PACKAGES, NULL, 0);
+      Header header;
+      while ((header = rpmdbNextIterator(iterator)))
+        {
+          rpmtd names = rpmtdNew();
+          char *nevra = headerGetAsString(header, RPMTAG_NEVRA);
+          size_t count = 0;
+          if (headerGet(header, RPMTAG_FILENAMES, names, HEADERGET_EXT))
+            count = rpmtdCount(names);
+          const char **files = calloc(count + 1, sizeof(*files));
+          for (size_t i = 0; files && i < count; i++)
+            files[i] = rpmtdNextString(names);
+          if (files && nevra)
+            each(data, nevra, files, count);
+          free(files);
+          free(nevra);
+          rpmtdFreeData(names);
+          rpmtdFree(names);
+        }
+      rpmdbFreeIterator(iterator);
+      result = 0;
+    }
+  rpmtsFree(ts);
+  if (dbpath)
+    rpmPopMacro(NULL, "_dbpath");
+  return result;
+}
+
+struct run {
+  transient_notify notify;
+  void *data;
+  FD_t file;
+};
+
+static void
+step(struct run *run, int kind, const void *header, const char *slot, uint64_t done, uint64_t total)
+{
+  char *nevra = header ? headerGetAsString((Header)header, RPMTAG_NEVRA) : NULL;
+  run->notify(run->data, kind, nevra ? nevra : "", slot, done, total);
+  free(nevra);
+}
+
+static void *
+on_notify(const void *header, const rpmCallbackType what, const rpm_loff_t amount, const rpm_loff_t total, fnpyKey key,
+          rpmCallbackData data)
+{
+  struct run *run = data;
+  const char *slot = NULL;
+  if (what & (RPMCALLBACK_SCRIPT_START | RPMCALLBACK_SCRIPT_STOP | RPMCALLBACK_SCRIPT_ERROR))
+    slot = rpmTagGetName(amount);
+  switch (what)
+    {
+    case RPMCALLBACK_INST_OPEN_FILE:
+      run->file = Fopen(key, "r.ufdio");
+      if (run->file && Ferror(run->file))
+        {
+          Fclose(run->file);
+          run->file = NULL;
+        }
+      return run->file;
+    case RPMCALLBACK_INST_CLOSE_FILE:
+      if (run->file)
+        Fclose(run->file);
+      run->file = NULL;
+      break;
+    case RPMCALLBACK_INST_START:
+    case RPMCALLBACK_INST_PROGRESS:
+      step(run, TRANSIENT_STEP_UNPACK, header, NULL, amount, total);
+      break;
+    case RPMCALLBACK_UNINST_START:
+      step(run, TRANSIENT_STEP_ERASE, header, NULL, amount, total);
+      break;
+    case RPMCALLBACK_SCRIPT_START:
+      step(run, TRANSIENT_STEP_SCRIPT_START, header, slot, 0, 0);
+      break;
+    case RPMCALLBACK_SCRIPT_STOP:
+      step(run, TRANSIENT_STEP_SCRIPT_STOP, header, slot, 0, 0);
+      break;
+    case RPMCALLBACK_SCRIPT_ERROR:
+      step(run, total == RPMRC_OK ? TRANSIENT_STEP_SCRIPT_WARNING : TRANSIENT_STEP_SCRIPT_ERROR, header, slot, 0, 0);
+      break;
+    case RPMCALLBACK_UNPACK_ERROR:
+    case RPMCALLBACK_CPIO_ERROR:
+      step(run, TRANSIENT_STEP_UNPACK_ERROR, header, NULL, 0, 0);
+      break;
+    default:
+      break;
+    }
+  return NULL;
+}
+
+static int
+problem_kind(rpmProblemType type)
+{
+  switch (type)
+    {
+    case RPMPROB_NEW_FILE_CONFLICT:
+    case RPMPROB_FILE_CONFLICT:
+      return TRANSIENT_PROBLEM_FILE_CONFLICT;
+    case RPMPROB_DISKSPACE:
+    case RPMPROB_DISKNODES:
+      return TRANSIENT_PROBLEM_SPACE;
+    case RPMPROB_REQUIRES:
+    case RPMPROB_CONFLICT:
+    case RPMPROB_OBSOLETES:
+      return TRANSIENT_PROBLEM_DEPENDENCY;
+    default:
+      return TRANSIENT_PROBLEM_OTHER;
+    }
+}
+
+static void
+report_problems(rpmts ts, transient_problem problem, void *data)
+{
+  rpmps set = rpmtsProblems(ts);
+  rpmpsi iterator = rpmpsInitIterator(set);
+  rpmProblem one;
+  while ((one = rpmpsiNext(iterator)))
+    {
+      char *text = rpmProblemString(one);
+      problem(data, problem_kind(rpmProblemGetType(one)), text ? text : "");
+      free(text);
+    }
+  rpmpsFreeIterator(iterator);
+  rpmpsFree(set);
+}
+
+transient_transaction *
+transient_transaction_new(void)
+{
+  rpmts ts = rpmtsCreate();
+  rpmtsSetRootDir(ts, "/");
+  rpmtsSetVSFlags(ts, RPMVSF_MASK_NOSIGNATURES);
+  rpmtsSetVfyFlags(ts, RPMVSF_MASK_NOSIGNATURES);
+  rpmtsSetVfyLevel(ts, RPMSIG_DIGEST_TYPE);
+  if (rpmtsOpenDB(ts, O_RDWR) == 0)
+    return ts;
+  rpmtsFree(ts);
+  return NULL;
+}
+
+void
+transient_transaction_free(transient_transaction *transaction)
+{
+  rpmtsFree(transaction);
+}
+
+int
+transient_transaction_install(transient_transaction *transaction, const char *path)
+{
+  FD_t file = Fopen(path, "r.ufdio");
+  Header header = NULL;
+  int result = -1;
+  if (file && !Ferror(file) && rpmReadPackageFile(transaction, file, path, &header) == RPMRC_OK)
+    result = rpmtsAddInstallElement(transaction, header, path, 1, NULL);
+  headerFree(header);
+  if (file)
+    Fclose(file);
+  return result;
+}
+
+int
+transient_transaction_erase(transient_transaction *transaction, const char *name, uint32_t epoch, const char *version,
+                            const char *release, const char *arch)
+{
+  rpmdbMatchIterator iterator = rpmtsInitIterator(transaction, RPMDBI_NAME, name, 0);
+  Header header;
+  int result = 1;
+  while (result == 1 && (header = rpmdbNextIterator(iterator)))
+    {
+      const char *v = headerGetString(header, RPMTAG_VERSION);
+      const char *r = headerGetString(header, RPMTAG_RELEASE);
+      const char *a = headerGetString(header, RPMTAG_ARCH);
+      if (v && r && a && strcmp(v, version) == 0 && strcmp(r, release) == 0 && strcmp(a, arch) == 0
+          && headerGetNumber(header, RPMTAG_EPOCH) == epoch)
+        result = rpmtsAddEraseElement(transaction, header, headerGetInstance(header)) ? -1 : 0;
+    }
+  rpmdbFreeIterator(iterator);
+  return result;
+}
+
+int
+transient_transaction_check(transient_transaction *transaction, transient_problem problem, void *data)
+{
+  int result = rpmtsCheck(transaction);
+  report_problems(transaction, problem, data);
+  rpmtsClean(transaction);
+  return result;
+}
+
+int
+transient_transaction_run(transient_transaction *transaction, int replace_files, int scripts, transient_notify notify,
+                          transient_problem problem, void *data)
+{
+  struct run run = { .notify = notify, .data = data };
+  rpmprobFilterFlags ignore = RPMPROB_FILTER_OLDPACKAGE | RPMPROB_FILTER_REPLACEPKG;
+  if (replace_files)
+    ignore |= RPMPROB_FILTER_REPLACENEWFILES | RPMPROB_FILTER_REPLACEOLDFILES;
+  FD_t output = scripts >= 0 ? fdDup(scripts) : NULL;
+  if (output)
+    rpmtsSetScriptFd(transaction, output);
+  rpmtsSetNotifyCallback(transaction, on_notify, &run);
+  int result = rpmtsOrder(transaction);
+  if (result == 0)
+    result = rpmtsRun(transaction, NULL, ignore);
+  report_problems(transaction, problem, data);
+  rpmtsSetNotifyCallback(transaction, NULL, NULL);
+  rpmtsSetScriptFd(transaction, NULL);
+  if (output)
+    Fclose(output);
+  return result;
 }

@@ -37,4 +37,46 @@ enum transient_trust {
 };
 /* What the header's signature is worth; `is_signed` is set when there is one at all. */
 enum transient_trust transient_package_trust(const char *path, transient_keyring *keyring, int *is_signed);
+
+/* One installed package; `files` is an array of `count` strings. Everything is valid during the call only. */
+typedef void (*transient_installed)(void *data, const char *nevra, const char *const *files, size_t count);
+/* Reads the rpmdb, that of the macros or one at `dbpath`. 0 is success. */
+int transient_rpmdb_each(const char *dbpath, transient_installed each, void *data);
+
+enum transient_step {
+  TRANSIENT_STEP_UNPACK = 0, /* done and total are bytes */
+  TRANSIENT_STEP_ERASE,
+  TRANSIENT_STEP_SCRIPT_START,
+  TRANSIENT_STEP_SCRIPT_STOP,
+  TRANSIENT_STEP_SCRIPT_WARNING, /* failed, and the package goes on */
+  TRANSIENT_STEP_SCRIPT_ERROR,   /* failed, and so does the package */
+  TRANSIENT_STEP_UNPACK_ERROR,
+};
+/* `slot` is the name of the scriptlet's tag, or NULL. */
+typedef void (*transient_notify)(void *data, int step, const char *package, const char *slot, uint64_t done,
+                                 uint64_t total);
+
+enum transient_problem_kind {
+  TRANSIENT_PROBLEM_OTHER = 0,
+  TRANSIENT_PROBLEM_FILE_CONFLICT,
+  TRANSIENT_PROBLEM_SPACE,
+  TRANSIENT_PROBLEM_DEPENDENCY,
+};
+typedef void (*transient_problem)(void *data, int kind, const char *text);
+
+typedef struct rpmts_s transient_transaction;
+/* Over "/" and the rpmdb of the macros. Signatures are not looked at, digests are. Owned by the caller:
+ * transient_transaction_free(). NULL when the rpmdb cannot be opened. */
+transient_transaction *transient_transaction_new(void);
+void transient_transaction_free(transient_transaction *transaction);
+/* Adds a file to install or upgrade to. `path` is borrowed until the transaction is freed. 0 is success. */
+int transient_transaction_install(transient_transaction *transaction, const char *path);
+/* Adds an installed package to remove. 0 is success, 1 not installed. */
+int transient_transaction_erase(transient_transaction *transaction, const char *name, uint32_t epoch, const char *version,
+                                const char *release, const char *arch);
+/* Checks dependencies. 0 is success. */
+int transient_transaction_check(transient_transaction *transaction, transient_problem problem, void *data);
+/* Orders and runs. `scripts` is a descriptor for what scriptlets print, or -1. 0 is success. */
+int transient_transaction_run(transient_transaction *transaction, int replace_files, int scripts, transient_notify notify,
+                              transient_problem problem, void *data);
 #endif

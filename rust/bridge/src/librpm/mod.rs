@@ -1,9 +1,13 @@
-//! librpm: what a package file is worth ([`verify`]), what is installed ([`Database`]), and the transaction itself
+//! librpm: what a package file is worth ([`verify`]), what is installed ([`installed`]), and the transaction itself
 //! ([`Transaction`]). librpm keeps configuration and log per process, so every entry takes one lock.
 
+mod database;
 mod ffi;
+mod transaction;
 mod trust;
 
+pub use database::{InstalledPackage, installed};
+pub use transaction::{Outcome, Problem, ProblemKind, Step, Transaction};
 pub use trust::{Verdict, verify};
 
 use anyhow::Result;
