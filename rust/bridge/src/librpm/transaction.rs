@@ -132,7 +132,11 @@ unsafe extern "C" fn on_problem(data: *mut c_void, kind: c_int, text: *const c_c
     }
 }
 
-unsafe extern "C" fn on_message(data: *mut c_void, _priority: c_int, text: *const c_char) {
+unsafe extern "C" fn on_message(data: *mut c_void, priority: c_int, text: *const c_char) {
+    // As in syslog: 4 is a warning, and what is greater is chatter.
+    if priority > 4 {
+        return;
+    }
     // SAFETY: as for `on_problem`; librpm does not log from within a notification.
     unsafe {
         let watch = &mut *data.cast::<Watch<'_>>();
@@ -282,8 +286,9 @@ impl Transaction {
 
 /// Runs `call` with the log going to the [`Watch`] at `data`.
 fn watched(data: *mut c_void, call: impl FnOnce() -> c_int) -> c_int {
+    // Verbose, because librpm else sends to /dev/null what scriptlets print.
     // SAFETY: `data` outlives the registration, which ends below; the caller is alone in the library.
-    unsafe { ffi::transient_rpm_log(Some(on_message), data, 0) };
+    unsafe { ffi::transient_rpm_log(Some(on_message), data, 1) };
     let result = call();
     // SAFETY: as above.
     unsafe { ffi::transient_rpm_log(None, std::ptr::null_mut(), 0) };

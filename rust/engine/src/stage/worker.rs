@@ -1,0 +1,281 @@
+//! The worker's side. The outer process enters new namespaces and starts this program once more, as init of the new
+//! pid namespace; that one builds the sandbox, gives up its privileges and runs librpm. When the parent dies, the kernel
+//! kills the outer process, then init, and with init everything that a scriptlet may have left running.
+
+use super::parent::last_lines;
+use super::{Layout, Message, Order, Spec, WORKER_COMMAND, rpmdb, sandbox};
+use anyhow::{Context as _, Result, bail};
+use bridge::librpm::{Outcome, Problem, ProblemKind, Step, Transaction};
+use model::{Code, Failure, NotApplied};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Write};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Second word of the inner worker's command line.
+const INIT: &str = "init";
+
+/// The worker: reads its order from stdin, writes [`Message`]s to stdout. Returns the exit status. The process must
+/// have one thread.
+pub fn worker_main() -> u8 {
+    let inner = std::env::args_os().nth(2).is_some_and(|a| a == INIT);
+    let result = if inner { init() } else { outer() };
+    match result {
+        Ok(status) => status,
+        Err(error) => {
+            let message = match error.downcast::<Failure>() {
+                Ok(failure) => Message::Failed { failure },
+                Err(error) => Message::Broken { error: format!("{error:#}") },
+            };
+            // A parent that is gone has no use for it.
+            let _ = send(&mut std::io::stdout(), &message);
+            1
+        }
+    }
+}
+
+fn send(to: &mut impl Write, message: &Message) -> Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    to.write_all(&line)?;
+    to.flush()?;
+    Ok(())
+}
+
+/// Reads the order, having asked to die with whoever gave it. `stdin` stays open on the other side while that one lives.
+fn order() -> Result<Order> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    let mut line = Vec::new();
+    BufReader::new(std::io::stdin()).read_until(b'\n', &mut line)?;
+    serde_json::from_slice(&line).context("Reading the order")
+}
+
+fn outer() -> Result<u8> {
+    let order = order()?;
+    let parent = rustix::process::getppid().map(|p| p.as_raw_nonzero().get().unsigned_abs());
+    anyhow::ensure!(parent == Some(order.parent), "the parent is gone");
+    use rustix::thread::UnshareFlags as Flags;
+    let flags = Flags::NEWNS | Flags::NEWPID | Flags::NEWIPC | Flags::NEWUTS | Flags::NEWNET;
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe for the sake of UnshareFlags::FILES, which is not among these"
+    )]
+    rustix::thread::unshare(flags).context("Entering new namespaces")?;
+    let mut child = Command::new("/proc/self/exe")
+        .args([WORKER_COMMAND, INIT])
+        .env_clear()
+        .envs(ENVIRONMENT.iter().copied())
+        .stdin(Stdio::piped())
+        .spawn()
+        .context("Starting the sandbox's init")?;
+    send(&mut std::io::stdout(), &Message::Init { pid: i32::try_from(child.id())? })?;
+    // Kept open to the end: its end tells init that this process is gone.
+    let mut pipe = child.stdin.take().context("no pipe")?;
+    let mut text = serde_json::to_vec(&order)?;
+    text.push(b'\n');
+    pipe.write_all(&text)?;
+    let status = child.wait()?;
+    drop(pipe);
+    Ok(status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(1))
+}
+
+/// What scriptlets find in their environment.
+const ENVIRONMENT: &[(&str, &str)] = &[
+    ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+    ("HOME", "/root"),
+    ("LANG", "C.UTF-8"),
+    ("SHELL", "/bin/sh"),
+    // systemctl then only changes files.
+    ("SYSTEMD_OFFLINE", "1"),
+];
+
+fn init() -> Result<u8> {
+    let Order { spec, .. } = order()?;
+    // The outer process may have died before the kernel knew that we want to die with it.
+    let stdin = std::io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::empty())];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    anyhow::ensure!(!fds[0].revents().contains(PollFlags::HUP), "the parent is gone");
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+
+    let layout = Layout::new(&spec.work);
+    // Our end of the pipe moves to a descriptor that no scriptlet inherits.
+    let mut messages = File::from(rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), 3)?);
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+    let result = transaction(&spec, &layout, &mut messages);
+    let (message, status) = match result {
+        Ok(not_applied) => (Message::Done { not_applied }, 0),
+        Err(error) => match error.downcast::<Failure>() {
+            Ok(failure) => (Message::Failed { failure }, 1),
+            Err(error) => (Message::Broken { error: format!("{error:#}") }, 1),
+        },
+    };
+    send(&mut messages, &message)?;
+    Ok(status)
+}
+
+/// A package file, opened before the host's file system goes out of sight.
+fn open_package(path: &PathBuf) -> Result<(OwnedFd, PathBuf)> {
+    let file = OwnedFd::from(File::open(path).with_context(|| format!("Opening {}", path.display()))?);
+    let name = Path::new("/proc/self/fd").join(file.as_raw_fd().to_string());
+    Ok((file, name))
+}
+
+fn transaction(spec: &Spec, layout: &Layout, messages: &mut File) -> Result<Vec<NotApplied>> {
+    let packages: Vec<(OwnedFd, PathBuf)> = spec.install.iter().map(open_package).collect::<Result<_>>()?;
+    let log = OpenOptions::new().create(true).append(true).read(true).open(layout.scriptlet_log())?;
+    let root = sandbox::enter(spec)?;
+    sandbox::confine(spec.timeout)?;
+
+    let database = rpmdb::Before::look()?;
+
+    let mut run = Run {
+        messages,
+        log: &log,
+        read: 0,
+        lines: String::new(),
+        failed: None,
+        unpack: None,
+        warnings: Vec::new(),
+        sent: 0,
+    };
+    {
+        let mut transaction = Transaction::new()?;
+        for ((_, path), shown) in packages.iter().zip(&spec.install) {
+            transaction.install(path).with_context(|| shown.display().to_string())?;
+        }
+        for nevra in &spec.remove {
+            transaction.erase(nevra)?;
+        }
+        if !spec.no_deps {
+            refuse(&transaction.check()?)?;
+        }
+        let outcome = transaction.run(spec.replace_files, Some(log.as_fd()), &mut |step| run.step(step))?;
+        if let Some(failure) = run.failed.take() {
+            return Err(failure.into());
+        }
+        match outcome {
+            Outcome::Done => {}
+            Outcome::Problems(problems) => refuse(&problems)?,
+            Outcome::Failed(reason) => return Err(run.unpack.take().unwrap_or_else(|| failed(&reason)).into()),
+        }
+    }
+    database.settle()?;
+    let mut not_applied = run.warnings;
+    for path in root.lost()? {
+        not_applied.push(NotApplied { package: None, slot: None, what: format!("created {}", path.display()) });
+    }
+    Ok(not_applied)
+}
+
+/// A run that ended in the middle.
+fn failed(reason: &str) -> Failure {
+    let code = if reason.contains("No space left on device") { Code::NoSpace } else { Code::Failed };
+    Failure::new(code, format!("the RPM transaction failed: {reason}"))
+}
+
+/// Fails when there are problems. The gravest kind gives the code.
+fn refuse(problems: &[Problem]) -> Result<()> {
+    const SHOWN: usize = 5;
+    let order = [
+        (ProblemKind::Space, Code::NoSpace),
+        (ProblemKind::FileConflict, Code::FileConflict),
+        (ProblemKind::Dependency, Code::Unsolvable),
+        (ProblemKind::Other, Code::Failed),
+    ];
+    for (kind, code) in order {
+        let texts: Vec<&str> = problems.iter().filter(|p| p.kind == kind).map(|p| p.text.as_str()).collect();
+        if texts.is_empty() {
+            continue;
+        }
+        let mut message = texts[..texts.len().min(SHOWN)].join("; ");
+        if texts.len() > SHOWN {
+            message.push_str(&format!("; and {} more", texts.len() - SHOWN));
+        }
+        let failure = Failure::new(code, message);
+        bail!(match code {
+            Code::FileConflict => failure.hint("--force-replacefiles lets the new file win"),
+            _ => failure,
+        });
+    }
+    Ok(())
+}
+
+/// What is seen and kept while librpm runs.
+struct Run<'a> {
+    messages: &'a mut File,
+    log: &'a File,
+    /// How much of the log was sent.
+    read: u64,
+    /// What the last scriptlet printed.
+    lines: String,
+    /// The first scriptlet that kept its package out.
+    failed: Option<Failure>,
+    /// The first package that could not be unpacked.
+    unpack: Option<Failure>,
+    warnings: Vec<NotApplied>,
+    /// Bytes of the running package at the last message.
+    sent: u64,
+}
+
+impl Run<'_> {
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Unpack { package, done, total } => {
+                // librpm calls for each piece of a file; sixty-four messages a package are plenty.
+                if done < self.sent || done == total || done - self.sent >= total / 64 {
+                    self.sent = done;
+                    self.tell(&Message::Bytes { what: package, done, total });
+                }
+            }
+            Step::Erase { .. } => {}
+            Step::ScriptletStart { package, slot } => {
+                self.lines.clear();
+                self.tell(&Message::Scriptlet { package, slot });
+            }
+            Step::ScriptletStop { package, .. } => {
+                self.lines = self.printed();
+                for line in self.lines.clone().lines() {
+                    self.tell(&Message::Line { package: package.clone(), line: line.to_owned() });
+                }
+            }
+            Step::ScriptletFailed { package, slot, fatal, status } => {
+                let last = last_lines(&self.lines);
+                if fatal {
+                    let text = format!("scriptlet %{slot} of {package} failed with {status}{last}");
+                    self.failed.get_or_insert(Failure::new(Code::Scriptlet, text));
+                } else {
+                    let what = format!("scriptlet failed with {status}{last}");
+                    self.warnings.push(NotApplied { package: Some(package), slot: Some(slot), what });
+                }
+            }
+            Step::UnpackFailed { package, reason } => {
+                let mut failure = failed(&reason);
+                failure.message = format!("{package} cannot be unpacked: {reason}");
+                self.unpack.get_or_insert(failure);
+            }
+        }
+    }
+
+    fn tell(&mut self, message: &Message) {
+        // A parent that is gone takes us along; there is nobody to tell about a closed pipe.
+        let _ = send(self.messages, message);
+    }
+
+    /// What was printed since the last call. Only the end of very long output is kept.
+    fn printed(&mut self) -> String {
+        const MOST: u64 = 256 * 1024;
+        let end = self.log.metadata().map_or(self.read, |m| m.len());
+        let start = self.read.max(end.saturating_sub(MOST));
+        self.read = end;
+        let mut bytes = vec![0; usize::try_from(end - start).unwrap_or(0)];
+        match self.log.read_exact_at(&mut bytes, start) {
+            Ok(()) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(_) => String::new(),
+        }
+    }
+}
