@@ -88,6 +88,7 @@ impl<'a> Base<'a> {
         self.follow(place).is_ok_and(|p| self.kind(&p).is_none_or(|k| k.is_dir()))
     }
 
+    /// Where a directory really is below `/usr`; one that is not there yet is where its name says.
     fn follow(&self, path: &Path) -> Result<PathBuf> {
         let mut left: VecDeque<OsString> = path.iter().map(OsStr::to_os_string).collect();
         let mut real = PathBuf::new();
@@ -99,7 +100,7 @@ impl<'a> Base<'a> {
                 continue;
             };
             if !found.is_symlink() {
-                ensure!(found.is_dir() || left.is_empty(), "/usr/{} is not a directory", printable_path(&here));
+                ensure!(found.is_dir(), "/usr/{} is not a directory", printable_path(&here));
                 real = here;
                 continue;
             }
