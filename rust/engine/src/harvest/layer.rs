@@ -156,9 +156,9 @@ impl Build {
             Some(_) => to.enter(name)?,
             None => to.make_dir(name)?,
         };
-        self.apply(&from, &into, base.as_ref())?;
-        // Last, because entries that come and go change the directory's times.
+        // Read before and set after: entries that come and go change the times of both directories.
         let wanted = from.attributes(None)?;
+        self.apply(&from, &into, base.as_ref())?;
         if let Some(b) = &base {
             let kept = b.attributes(None)?;
             let key = |s: &rustix::fs::Stat| (s.st_mode, s.st_uid, s.st_gid);

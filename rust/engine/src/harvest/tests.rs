@@ -76,6 +76,9 @@ macro_rules! need_root {
     };
 }
 
+// After the macro, which it uses.
+mod overlay;
+
 #[test]
 fn first_layer_keeps_everything() {
     need_root!();

@@ -243,8 +243,8 @@ fn header_and_payload_agree() {
     craft(&[x.clone(), Item { in_payload: false, ..x.clone() }]).refused("/usr/bin/x is in its file list twice");
     craft(&[Item { size: 5, ..x.clone() }]).refused("/usr/bin/x has 4 bytes in the payload and 5 in the header");
     craft(&[Item { link: b"/etc", ..item(b"/usr/bin/l", LINK, b"x") }]).refused("points to \"x\" in the payload");
-    craft(&[x.clone()]).with(|c| c.tail = b"more").refused("garbage after its payload");
-    craft(&[x.clone()]).with(|c| c.tail = &[0; 512]).admit().unwrap();
+    craft(std::slice::from_ref(&x)).with(|c| c.tail = b"more").refused("garbage after its payload");
+    craft(std::slice::from_ref(&x)).with(|c| c.tail = &[0; 512]).admit().unwrap();
     // Hard links: one name carries the content, the others none.
     let link = |path, content| Item { size: 4, inode: 7, content, ..file(path) };
     craft(&[link(b"/usr/bin/a", b""), link(b"/usr/bin/b", b"text")]).admit().unwrap();
