@@ -106,3 +106,21 @@ fn repository_and_faults() {
     std::fs::write(other.host.root().join("tmp/hello.rpm"), &right).unwrap();
     assert_ne!(other.host.sh(check).status, 0);
 }
+
+/// A run is held where it was told to be, and only there; the kill reaches the program itself.
+#[test]
+fn runs_are_held_and_killed() {
+    use std::time::Duration;
+    let s = Scenario::signed();
+    let mut short = s.host.spawn(&[], &["sleep", "0.5"]).unwrap();
+    assert!(!short.wait_for_sleep(Duration::from_secs(300)).unwrap());
+    let mut long = s.host.spawn(&[("GREETING", "moin")], &["bash", "-c", "echo $GREETING; exec sleep 600"]).unwrap();
+    assert!(long.wait_for_sleep(Duration::from_secs(300)).unwrap());
+    let out = long.kill().unwrap();
+    assert_eq!((out.status, out.stdout.as_str()), (137, "moin\n"));
+
+    let mut held = s.start_at("resolved", &["install", "a"]);
+    s.sh("pgrep -x rpm-ostree-tran");
+    held.kill();
+    s.sh("! pgrep -x rpm-ostree-tran");
+}

@@ -164,3 +164,47 @@ fn xattrs(path: &Path, follow: bool) -> Result<BTreeMap<String, String>> {
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn sees_what_a_user_sees() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::create_dir_all(path("d/skipped")).unwrap();
+        fs::write(path("d/skipped/x"), "x").unwrap();
+        fs::write(path("file"), "one").unwrap();
+        fs::hard_link(path("file"), path("twin")).unwrap();
+        std::os::unix::fs::symlink("file", path("link")).unwrap();
+        let picture = || Picture::of(dir.path(), &["d/skipped"]).unwrap();
+        let first = picture();
+        assert_eq!(first.len(), 6);
+        assert_eq!((first.get("link").unwrap().kind, first.get("link").unwrap().content.as_str()), ('l', "file"));
+        assert!(first.get("d/skipped").is_some() && first.get("d/skipped/x").is_none());
+
+        // Neither time stamps nor link counts nor what is left out.
+        fs::remove_file(path("twin")).unwrap();
+        fs::copy(path("file"), path("twin")).unwrap();
+        fs::write(path("d/skipped/y"), "y").unwrap();
+        assert_eq!(picture(), first);
+
+        let changes: [&dyn Fn(); 5] = [
+            &|| fs::set_permissions(path("file"), fs::Permissions::from_mode(0o600)).unwrap(),
+            &|| fs::write(path("file"), "two").unwrap(),
+            &|| fs::remove_file(path("link")).unwrap(),
+            &|| std::os::unix::fs::symlink("twin", path("link")).unwrap(),
+            &|| rustix::fs::setxattr(path("file"), "user.x", b"1", rustix::fs::XattrFlags::empty()).unwrap(),
+        ];
+        for (n, change) in changes.into_iter().enumerate() {
+            let before = picture();
+            change();
+            assert_ne!(picture(), before, "change {n}");
+        }
+        assert!(first != picture());
+        let text = format!("{first:?}");
+        assert!(text.contains("- /link l 0777") && text.contains("+ /file f 0600"), "{text}");
+    }
+}

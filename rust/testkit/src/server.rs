@@ -276,3 +276,58 @@ fn decode(path: &str) -> String {
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends requests over one connection, reads until the server closes it.
+    fn talk(server: &Server, requests: &str) -> String {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(requests.as_bytes()).unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    #[test]
+    fn serves_ranges_on_one_connection() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a b"), "0123456789").unwrap();
+        let server = Server::start(dir.path()).unwrap();
+        let text = talk(
+            &server,
+            "GET /a%20b HTTP/1.1\r\n\r\nHEAD /a%20b?x HTTP/1.1\r\n\r\nGET /a%20b HTTP/1.1\r\nRange: bytes=7-\r\nconnection: close\r\n\r\n",
+        );
+        let statuses: Vec<&str> = text.split("HTTP/1.1 ").skip(1).map(|t| &t[..3]).collect();
+        assert_eq!(statuses, ["200", "200", "206"], "{text}");
+        assert!(text.contains("\r\n\r\n0123456789HTTP/1.1 200 OK\r\nContent-Length: 10\r\n"), "{text}");
+        assert!(text.contains("Content-Range: bytes 7-9/10\r\n") && text.ends_with("\r\n\r\n789"), "{text}");
+        assert_eq!(server.take_log().len(), 3);
+        assert!(server.take_log().is_empty());
+    }
+
+    #[test]
+    fn faults_last_until_cleared() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("f"), "0123456789").unwrap();
+        let server = Server::start(dir.path()).unwrap();
+        let get = || talk(&server, "GET /f HTTP/1.1\r\nConnection: close\r\n\r\n");
+        server.fault_wrong_bytes("/f");
+        let text = get();
+        assert!(text.starts_with("HTTP/1.1 200") && text.contains("Content-Length: 10\r\n"));
+        assert!(!text.ends_with("0123456789"));
+        server.fault_stall("/f");
+        std::thread::scope(|scope| {
+            let stalled = scope.spawn(get);
+            while server.take_log().iter().all(|r| r.status != 0) {
+                std::thread::sleep(TICK);
+            }
+            std::thread::sleep(TICK * 4);
+            assert!(!stalled.is_finished());
+            server.clear_faults();
+            assert_eq!(stalled.join().unwrap(), "");
+        });
+        assert!(get().ends_with("\r\n\r\n0123456789"));
+    }
+}
