@@ -4,7 +4,7 @@
 
 mod denied;
 mod header;
-mod paths;
+pub(crate) mod paths;
 mod payload;
 #[cfg(test)]
 mod tests;
@@ -13,7 +13,7 @@ use crate::fetch::FetchedPackage;
 use crate::generation::Space;
 use crate::names::{printable, printable_path};
 use crate::tree::kind_name;
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use header::PackageFile;
 use model::{Code, Failure, Nevra};
 use rustix::fs::FileType;
@@ -37,6 +37,16 @@ pub struct Policy {
 pub fn admit(packages: &[FetchedPackage], policy: &Policy, space: Space, base: &Path) -> Result<()> {
     let files: Vec<_> = packages.iter().map(|p| (p.path.as_path(), Some(&p.planned.nevra))).collect();
     admit_files(&files, policy, space, base)
+}
+
+/// Every path that a package file owns, as its header has it.
+///
+/// # Errors
+/// When it is no package.
+pub fn owned_paths(package: &Path) -> Result<Vec<Vec<u8>>> {
+    let name = package.file_name().map(|n| printable_path(Path::new(n))).unwrap_or_default();
+    let file = header::open(package).with_context(|| format!("Reading {name}"))?;
+    Ok(file.files.into_iter().map(|f| f.path).collect())
 }
 
 /// [`admit`] for files, each with the name that its source gave it.
@@ -132,7 +142,7 @@ impl Package {
                 "{shown} is a {}",
                 kind_name(kind)
             );
-            let place = base.place(file)?;
+            let place = base.place(&file.path)?;
             if !forced && let Some(what) = denied::by_path(&paths::bytes(&place)) {
                 return Err(self.denied(&format!("{shown} is part of {what}")));
             }

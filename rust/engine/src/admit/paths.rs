@@ -53,13 +53,13 @@ impl<'a> Base<'a> {
         Base { root, known: BTreeMap::new() }
     }
 
-    /// The path below `/usr` at which a file of the header lands.
+    /// The path below `/usr` at which a file with this path in the header lands.
     ///
     /// # Errors
     /// When it is outside `/usr`, by itself or through a symlink of the base.
-    pub fn place(&mut self, file: &HeaderFile) -> Result<PathBuf> {
-        let shown = printable(&file.path);
-        let parts = parts(&file.path)?;
+    pub fn place(&mut self, path: &[u8]) -> Result<PathBuf> {
+        let shown = printable(path);
+        let parts = parts(path)?;
         let Some(below) = below_usr(&parts) else { bail!("{}", outside(&parts, &shown)) };
         let Some((name, parents)) = below.split_last() else { return Ok(PathBuf::new()) };
         ensure!(

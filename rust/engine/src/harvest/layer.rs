@@ -208,7 +208,6 @@ impl Build {
 /// Drops files of the layer that no layered package owns any more and that the base has: its bytes come back.
 fn release(new: &Tree, base: &Tree, released: &BTreeSet<PathBuf>) -> Result<()> {
     for path in released {
-        let path = path.strip_prefix("/usr").unwrap_or(path);
         let names: Vec<&OsStr> = path.iter().collect();
         let Some((last, parents)) = names.split_last() else { continue };
         drop_path(new, base, parents, last)?;

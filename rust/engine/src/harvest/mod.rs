@@ -3,12 +3,15 @@
 
 mod layer;
 mod outside;
+mod owners;
 #[cfg(test)]
 mod tests;
 
 use crate::names::printable;
 use crate::stage::Staged;
 use crate::tree::Tree;
+pub use owners::released;
+
 use anyhow::Result;
 use fn_error_context::context;
 use model::status::{PathChange, PathDiff};
@@ -51,8 +54,8 @@ pub fn harvest(staged: &Staged, previous: Option<&Path>, base: &Path, target: &P
     harvest_released(staged, previous, base, target, None)
 }
 
-/// [`harvest`] after packages were removed or replaced: `released` are the paths (absolute) that those owned and no
-/// layered package owns now. Where the base has such a path, the layer's file goes and the base's bytes come back.
+/// [`harvest`] after packages were removed or replaced: `released` (see [`released`]) are the paths below `/usr` that
+/// those owned and no layered package owns now. Where the base has such a path, the layer's file goes and the base's bytes come back.
 /// librpm leaves a file in place when a base package owns its path too, so the upper directory does not tell.
 ///
 /// # Errors

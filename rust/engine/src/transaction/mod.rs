@@ -216,7 +216,9 @@ fn build(
 
     session.phase(Phase::Harvest)?;
     let target = store.staging().join("layer");
-    let harvest = harvest::harvest(&staged, previous.as_deref(), &store.base(), &target)?;
+    let (previous, base) = (previous.as_deref(), store.base());
+    let released = harvest::released(previous, &base, &plan, &live.packages, fetched)?;
+    let harvest = harvest::harvest_released(&staged, previous, &base, &target, released.as_ref())?;
     let nsswitch = std::fs::read_to_string("/etc/nsswitch.conf").unwrap_or_default();
     settle::accounts::write(&harvest.layer, &store.base(), &harvest.accounts, &nsswitch)?;
     fail_point!("harvested", |_| anyhow::bail!("failpoint"));
