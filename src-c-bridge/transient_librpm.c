@@ -12,6 +12,7 @@
 #include <rpm/rpmps.h>
 #include <rpm/rpmtd.h>
 #include <rpm/rpmts.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -258,6 +259,8 @@ on_notify(const void *header, const rpmCallbackType what, const rpm_loff_t amoun
       step(run, TRANSIENT_STEP_SCRIPT_START, header, slot, 0, 0);
       break;
     case RPMCALLBACK_SCRIPT_STOP:
+      /* Lua scriptlets print through this process's stdio. */
+      fflush(stdout);
       step(run, TRANSIENT_STEP_SCRIPT_STOP, header, slot, 0, 0);
       break;
     case RPMCALLBACK_SCRIPT_ERROR:

@@ -3,4 +3,5 @@
 
 pub mod librepo;
 pub mod librpm;
+pub mod process;
 pub mod solv;

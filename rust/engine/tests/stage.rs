@@ -297,6 +297,43 @@ echo null > /dev/null && head -c 4 /dev/urandom | wc -c
     assert_eq!(staged.not_applied, vec![]);
 }
 
+fn lua_runs_inside(bench: &Bench) {
+    // What our own caller left open must not lead out.
+    let open = fs::File::open("/usr/share").unwrap();
+    rustix::io::fcntl_setfd(&open, rustix::io::FdFlags::empty()).unwrap();
+    let script = r#"%post -p <lua>
+print("hello from lua")
+for _, name in ipairs(posix.dir("/proc/self/fd")) do
+  local to = posix.readlink("/proc/self/fd/" .. name)
+  if to and to:sub(1, 1) == "/" then print("fd " .. to) end
+end
+local tty = io.open("/dev/tty", "r")
+if tty then print("a terminal") end
+%files
+"#;
+    let package = bench.rpm("moon", "1", script);
+    let record = Record::default();
+    stage(&bench.spec("moon", &[&package]), &record).unwrap();
+    let lines = record.lines();
+    assert_eq!(lines.first().map(String::as_str), Some("hello from lua"), "{lines:?}");
+    let good = ["moon-1-1.noarch.rpm", "scriptlets.log", "worker.log", "null", "(deleted)"];
+    // librpm itself has the root of the sandbox open.
+    let ours = |l: &&String| *l == "fd /" || l.starts_with("fd /usr/share/rpm/") || good.iter().any(|g| l.ends_with(g));
+    let stray: Vec<&String> = lines.iter().skip(1).filter(|l| !ours(l)).collect();
+    assert!(stray.is_empty(), "{stray:?}");
+}
+
+fn owners_are_known(bench: &Bench) {
+    let package = bench.rpm("parcel", "3", PARCEL);
+    let staged = stage(&bench.spec("owners", &[&package]), &Record::default()).unwrap();
+    let list = bridge::librpm::installed(Some(&staged.usr.join("share/rpm"))).unwrap();
+    let parcel = list.iter().find(|p| p.nevra == parse("parcel-3-1.noarch")).unwrap();
+    let mut files: Vec<&str> = parcel.files.iter().map(|f| f.to_str().unwrap()).collect();
+    files.sort_unstable();
+    assert_eq!(files, ["/etc/parcel.conf", "/usr/bin/parcel", "/usr/bin/parcel-too", "/var/lib/parcel"]);
+    assert_eq!(list.len(), 2);
+}
+
 fn file_capabilities_stay(bench: &Bench) {
     let package = bench.rpm(
         "capable",
@@ -402,6 +439,8 @@ fn main() -> ExitCode {
         ("scriptlets_that_fail", scriptlets_that_fail),
         ("conflicts_and_dependencies", conflicts_and_dependencies),
         ("the_sandbox_has_walls", the_sandbox_has_walls),
+        ("lua_runs_inside", lua_runs_inside),
+        ("owners_are_known", owners_are_known),
         ("file_capabilities_stay", file_capabilities_stay),
         ("time_runs_out", time_runs_out),
         ("a_killed_parent_leaves_nothing", a_killed_parent_leaves_nothing),

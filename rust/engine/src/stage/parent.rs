@@ -8,12 +8,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often the clock and [`Progress::cancelled`] are looked at while the worker says nothing.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// No message is longer, in bytes.
+const LONGEST: usize = 4 << 20;
 /// How many of a scriptlet's last lines an error shows.
 const LAST_LINES: usize = 5;
 
@@ -26,6 +29,8 @@ pub(super) fn run(program: &Path, spec: &Spec, progress: &dyn Progress) -> Resul
         .arg(WORKER_COMMAND)
         .env_clear()
         .current_dir("/")
+        // A ^C on the terminal is for us to decide on.
+        .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(stderr)
@@ -105,19 +110,42 @@ impl Worker {
                 return Ok(done);
             }
             self.buffer.extend_from_slice(&chunk[..count]);
+            anyhow::ensure!(self.buffer.len() <= LONGEST, "the worker's message is too long");
             while let Some(end) = self.buffer.iter().position(|b| *b == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
-                match serde_json::from_slice(&line).context("The worker's message")? {
-                    Message::Init { pid } => self.init = Pid::from_raw(pid),
-                    Message::Bytes { what, done, total } => progress.event(Event::Bytes { what, done, total }),
-                    Message::Scriptlet { package, slot } => self.running = Some((package, slot)),
-                    Message::Line { package, line } => progress.event(Event::Scriptlet { package, line }),
-                    Message::Done { not_applied } => done = Some(not_applied),
-                    Message::Failed { failure } => return Err(failure.into()),
-                    Message::Broken { error } => bail!("{error}"),
+                let message = serde_json::from_slice(&line).context("The worker's message")?;
+                if let Some(result) = self.receive(message, progress)? {
+                    done = Some(result);
                 }
             }
         }
+    }
+
+    /// Takes one message. Lua scriptlets run in the worker's own process, so none of this is to be trusted: it is text
+    /// to show, or ends the run.
+    fn receive(&mut self, message: Message, progress: &dyn Progress) -> Result<Option<Vec<NotApplied>>> {
+        match message {
+            // Only the first, which comes before anything of a package is looked at: it is killed later on.
+            Message::Init { pid } if self.init.is_none() => self.init = Pid::from_raw(pid),
+            Message::Init { .. } => bail!("the worker named its init twice"),
+            Message::Bytes { what, done, total } => progress.event(Event::Bytes { what: plain(&what), done, total }),
+            Message::Scriptlet { package, slot } => self.running = Some((plain(&package), plain(&slot))),
+            Message::Line { package, line } => {
+                progress.event(Event::Scriptlet { package: plain(&package), line: plain(&line) });
+            }
+            Message::Done { mut not_applied } => {
+                for one in &mut not_applied {
+                    one.what = plain(&one.what);
+                }
+                return Ok(Some(not_applied));
+            }
+            Message::Failed { mut failure } => {
+                failure.message = plain(&failure.message);
+                return Err(failure.into());
+            }
+            Message::Broken { error } => bail!("{}", plain(&error)),
+        }
+        Ok(None)
     }
 
     fn late(&self, layout: &Layout, spec: &Spec) -> Failure {
@@ -126,7 +154,7 @@ impl Worker {
             None => "the transaction".into(),
         };
         let log = fs::read(layout.scriptlet_log()).unwrap_or_default();
-        let last = last_lines(&String::from_utf8_lossy(&log));
+        let last = plain(&last_lines(&String::from_utf8_lossy(&log)));
         Failure::new(Code::Scriptlet, format!("{what} was not done after {} seconds{last}", spec.timeout))
     }
 
@@ -150,6 +178,11 @@ impl Worker {
     }
 }
 
+/// Text without control characters, which could rewrite a terminal.
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || *c == '\t').collect()
+}
+
 /// `: LINE | LINE`, or nothing where nothing was printed.
 pub(super) fn last_lines(log: &str) -> String {
     let lines: Vec<&str> = log.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
@@ -159,7 +192,12 @@ pub(super) fn last_lines(log: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::last_lines;
+    use super::{last_lines, plain};
+
+    #[test]
+    fn scriptlets_do_not_drive_the_terminal() {
+        assert_eq!(plain("a\u{1b}[2Jb\tc\r\u{9b}1m"), "a[2Jb\tc1m");
+    }
 
     #[test]
     fn only_the_last_lines_are_shown() {

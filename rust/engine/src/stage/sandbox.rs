@@ -94,7 +94,7 @@ fn overlay(layout: &Layout, hierarchy: &str, lower: &[PathBuf]) -> Result<()> {
         fs::create_dir_all(dir)?;
     }
     // The root of an overlay shows the upper directory's mode and owner.
-    let model = fs::metadata(lower.first().context("an overlay needs a lower directory")?)?;
+    let model = fs::metadata(lower.last().context("an overlay needs a lower directory")?)?;
     std::os::unix::fs::chown(&upper, Some(model.uid()), Some(model.gid()))?;
     fs::set_permissions(&upper, fs::Permissions::from_mode(model.mode() & 0o7777))?;
 

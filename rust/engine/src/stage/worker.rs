@@ -58,6 +58,8 @@ fn outer() -> Result<u8> {
     let order = order()?;
     let parent = rustix::process::getppid().map(|p| p.as_raw_nonzero().get().unsigned_abs());
     anyhow::ensure!(parent == Some(order.parent), "the parent is gone");
+    // Descriptors that a caller of ours left open lead out of the sandbox.
+    bridge::process::close_others_on_exec()?;
     use rustix::thread::UnshareFlags as Flags;
     let flags = Flags::NEWNS | Flags::NEWPID | Flags::NEWIPC | Flags::NEWUTS | Flags::NEWNET;
     #[expect(
@@ -101,6 +103,8 @@ fn init() -> Result<u8> {
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
     anyhow::ensure!(!fds[0].revents().contains(PollFlags::HUP), "the parent is gone");
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    // Without a controlling terminal, /dev/tty is not that of the user, where a scriptlet could type.
+    rustix::process::setsid()?;
 
     let layout = Layout::new(&spec.work);
     // Our end of the pipe moves to a descriptor that no scriptlet inherits.
@@ -128,6 +132,8 @@ fn open_package(path: &PathBuf) -> Result<(OwnedFd, PathBuf)> {
 fn transaction(spec: &Spec, layout: &Layout, messages: &mut File) -> Result<Vec<NotApplied>> {
     let packages: Vec<(OwnedFd, PathBuf)> = spec.install.iter().map(open_package).collect::<Result<_>>()?;
     let log = OpenOptions::new().create(true).append(true).read(true).open(layout.scriptlet_log())?;
+    // Lua scriptlets run in this process.
+    rustix::stdio::dup2_stdout(&log)?;
     let root = sandbox::enter(spec)?;
     sandbox::confine(spec.timeout)?;
 
