@@ -122,4 +122,5 @@ fn each_kind_of_package_gets_its_verdict() {
 
     assert!(verify(&bench.path("absent.rpm"), &[], None).is_err());
     assert!(verify(&signed, &[b"no key".to_vec()], None).is_err());
+    assert!(matches!(verify(&signed, &[b"no key".to_vec(), mine], None).unwrap(), Verdict::Good { .. }));
 }

@@ -169,6 +169,13 @@ fn install_lands_in_the_upper_directories(bench: &Bench) {
     }
 }
 
+fn a_file_that_is_no_package(bench: &Bench) {
+    let path = bench.path("no.rpm");
+    fs::write(&path, "no package").unwrap();
+    let error = format!("{:#}", stage(&bench.spec("no", &[&path]), &Record::default()).unwrap_err());
+    assert!(error.contains(path.to_str().unwrap()) && !error.contains("/proc/self"), "{error}");
+}
+
 fn parse(nevra: &str) -> Nevra {
     nevra.parse().unwrap()
 }
@@ -439,6 +446,7 @@ fn main() -> ExitCode {
         ("scriptlets_that_fail", scriptlets_that_fail),
         ("conflicts_and_dependencies", conflicts_and_dependencies),
         ("the_sandbox_has_walls", the_sandbox_has_walls),
+        ("a_file_that_is_no_package", a_file_that_is_no_package),
         ("lua_runs_inside", lua_runs_inside),
         ("owners_are_known", owners_are_known),
         ("file_capabilities_stay", file_capabilities_stay),

@@ -48,17 +48,19 @@ impl Keyring {
         // SAFETY: the string lives during the call.
         let raw = unsafe { ffi::transient_keyring_new(root.as_ref().map_or(null(), |r| r.as_ptr())) };
         let keyring = Keyring(NonNull::new(raw).context("no keyring")?);
+        let mut read = 0;
         for key in keys {
             let text = String::from_utf8_lossy(key);
-            let blocks: Vec<&str> = text.match_indices(ARMOUR).map(|(at, _)| &text[at..]).collect();
-            anyhow::ensure!(!blocks.is_empty(), "a key is not an armoured public key");
-            for block in blocks {
-                let block = CString::new(block)?;
+            for (at, _) in text.match_indices(ARMOUR) {
+                let block = CString::new(&text[at..])?;
                 // SAFETY: keyring and string live during the call.
                 let count = unsafe { ffi::transient_keyring_add(keyring.0.as_ptr(), block.as_ptr()) };
-                anyhow::ensure!(count > 0, "librpm cannot read a public key");
+                read += count.max(0);
             }
         }
+        // One key among others may be of a kind that this librpm does not know, or revoked: what it signed is then by
+        // an unknown key.
+        anyhow::ensure!(read > 0 || keys.is_empty(), "librpm can use none of the public keys");
         Ok(keyring)
     }
 }
@@ -69,7 +71,7 @@ impl Keyring {
 /// count as well. Whether a key that has expired since still counts is librpm's decision: its OpenPGP backends differ.
 ///
 /// # Errors
-/// When the file cannot be opened or a key cannot be read. What is wrong with the package itself is a [`Verdict`].
+/// When the file cannot be opened, or there are keys and none can be used. What is wrong with the package itself is a [`Verdict`].
 #[context("Verifying {}", path.display())]
 pub fn verify(path: &Path, keys: &[Vec<u8>], rpmdb_root: Option<&Path>) -> Result<Verdict> {
     let _library = Library::enter()?;

@@ -152,7 +152,10 @@ fn transaction(spec: &Spec, layout: &Layout, messages: &mut File) -> Result<Vec<
     {
         let mut transaction = Transaction::new()?;
         for ((_, path), shown) in packages.iter().zip(&spec.install) {
-            transaction.install(path).with_context(|| shown.display().to_string())?;
+            // librpm only knows the descriptor's name.
+            transaction.install(path).map_err(|e| {
+                anyhow::anyhow!("{}", format!("{e:#}").replace(&*path.to_string_lossy(), &shown.to_string_lossy()))
+            })?;
         }
         for nevra in &spec.remove {
             transaction.erase(nevra)?;
