@@ -71,6 +71,7 @@ fn killed_at_every_step() {
 fn failing_at_every_step() {
     let s = Scenario::signed();
     s.ok(&["install", "a"]);
+    s.ok(&["install", "--download-only", "b"]);
     let old = usr(&s);
     let mounts = s.sh("cat /proc/self/mountinfo | wc -l");
     for (step, _) in STEPS.iter().filter(|(step, _)| *step != "recorded") {

@@ -13,6 +13,7 @@ const CHANGES: usize = 200;
 fn readers_never_miss_a_file() {
     let s = Scenario::signed();
     s.ok(&["install", "a"]);
+    s.ok(&["install", "--download-only", "b"]);
     let slave: u32 = s
         .sh("unshare --mount --propagation slave sleep 1000 >/dev/null 2>&1 & echo $!; sleep 0.3")
         .trim()

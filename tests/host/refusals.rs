@@ -81,7 +81,7 @@ fn memory_that_does_not_suffice() {
     let s = Scenario::signed();
     s.ok(&["install", "a"]);
     s.sh("mount -o remount,size=24M /run/rpm-ostree-transient/store");
-    refused(&s, &["install", "big"], 71, &["big", "free"]);
+    refused(&s, &["install", "big"], 71, &["MiB", "left"]);
     s.sh("test -e /usr/share/a");
 }
 
@@ -89,6 +89,9 @@ fn memory_that_does_not_suffice() {
 fn two_callers() {
     let s = Scenario::signed();
     s.ok(&["install", "a"]);
+    for name in ["b", "c", "hello-transient"] {
+        s.ok(&["install", "--download-only", name]);
+    }
     let mut holder = s.start_at("staged", &["install", "-C", "b"]);
     let text = s.fails(&["install", "--no-wait", "-C", "c"], 73);
     assert!(text.contains("install -C b"), "the holder is not named: {text}");

@@ -153,7 +153,11 @@ pub fn change(request: &Request, options: &Options, progress: &dyn Progress) -> 
     drop(existing);
     let store = Store::open(&session.lock, &session.host)?;
     match build(&session, &store, &live, &fetched, plan) {
-        Ok(outcome) => Ok(outcome),
+        Ok(outcome) => {
+            // What was harvested is memory to give back. The change is live: a failure here is the next run's to mend.
+            let _ = store.empty_staging(&session.lock);
+            Ok(outcome)
+        }
         Err(error) => {
             // What this run made goes; the next run would do the same, but a failed command leaves nothing at once.
             if fresh && UsrMounts::read()?.live() == 0 {
