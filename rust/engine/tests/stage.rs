@@ -418,6 +418,13 @@ fn memory_runs_out(bench: &Bench) {
     let (code, message) = bench.code(&bench.spec("small/work", &[&big]));
     assert_eq!(code, Code::NoSpace, "{message}");
     assert!(message.contains("big-1-1.noarch"), "{message}");
+
+    // Not even the rpmdb fits.
+    let tiny = bench.path("tiny");
+    fs::create_dir(&tiny).unwrap();
+    run(Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(&tiny));
+    let (code, message) = bench.code(&bench.spec("tiny/work", &[&big]));
+    assert_eq!(code, Code::NoSpace, "{message}");
 }
 
 /// Word that makes this program the parent to be killed.

@@ -83,8 +83,10 @@ enum Message {
     Init { pid: i32 },
     /// Bytes of a package unpacked.
     Bytes { what: String, done: u64, total: u64 },
-    /// A scriptlet begins.
-    Scriptlet { package: String, slot: String },
+    /// A scriptlet begins; what it prints is in the log from `log_at` on.
+    Scriptlet { package: String, slot: String, log_at: u64 },
+    /// It has ended.
+    ScriptletEnd,
     /// A line that it printed.
     Line { package: String, line: String },
     /// The transaction is done.

@@ -7,7 +7,7 @@ use model::{Code, Event, Failure, NotApplied, Progress};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -60,14 +60,22 @@ pub(super) fn run(program: &Path, spec: &Spec, progress: &dyn Progress) -> Resul
     }
 }
 
+/// A scriptlet that has begun and not ended.
+struct Running {
+    package: String,
+    slot: String,
+    /// Where its output begins in the log.
+    log_at: u64,
+}
+
 /// The running worker. Dropped while it runs, it is killed.
 struct Worker {
     child: Child,
     stdout: ChildStdout,
     /// Init of the sandbox.
     init: Option<Pid>,
-    /// Package and slot of the running scriptlet.
-    running: Option<(String, String)>,
+    /// The running scriptlet.
+    running: Option<Running>,
     /// Bytes that are not a whole line yet.
     buffer: Vec<u8>,
     deadline: Instant,
@@ -129,7 +137,10 @@ impl Worker {
             Message::Init { pid } if self.init.is_none() => self.init = Pid::from_raw(pid),
             Message::Init { .. } => bail!("the worker named its init twice"),
             Message::Bytes { what, done, total } => progress.event(Event::Bytes { what: plain(&what), done, total }),
-            Message::Scriptlet { package, slot } => self.running = Some((plain(&package), plain(&slot))),
+            Message::Scriptlet { package, slot, log_at } => {
+                self.running = Some(Running { package: plain(&package), slot: plain(&slot), log_at });
+            }
+            Message::ScriptletEnd => self.running = None,
             Message::Line { package, line } => {
                 progress.event(Event::Scriptlet { package: plain(&package), line: plain(&line) });
             }
@@ -149,12 +160,13 @@ impl Worker {
     }
 
     fn late(&self, layout: &Layout, spec: &Spec) -> Failure {
-        let what = match &self.running {
-            Some((package, slot)) => format!("scriptlet %{slot} of {package}"),
-            None => "the transaction".into(),
+        let (what, last) = match &self.running {
+            Some(Running { package, slot, log_at }) => {
+                let log = tail(&layout.scriptlet_log(), *log_at).unwrap_or_default();
+                (format!("scriptlet %{slot} of {package}"), plain(&last_lines(&log)))
+            }
+            None => ("the transaction".into(), String::new()),
         };
-        let log = fs::read(layout.scriptlet_log()).unwrap_or_default();
-        let last = plain(&last_lines(&String::from_utf8_lossy(&log)));
         Failure::new(Code::Scriptlet, format!("{what} was not done after {} seconds{last}", spec.timeout))
     }
 
@@ -176,6 +188,17 @@ impl Worker {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// The end of a file, from `start` on where that is not too much.
+fn tail(path: &Path, start: u64) -> Result<String> {
+    const MOST: u64 = 64 * 1024;
+    let mut file = File::open(path)?;
+    let start = start.max(file.metadata()?.len().saturating_sub(MOST));
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.take(MOST).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Text without control characters, which could rewrite a terminal.

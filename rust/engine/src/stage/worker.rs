@@ -110,7 +110,7 @@ fn init() -> Result<u8> {
     // Our end of the pipe moves to a descriptor that no scriptlet inherits.
     let mut messages = File::from(rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), 3)?);
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
-    let result = transaction(&spec, &layout, &mut messages);
+    let result = transaction(&spec, &layout, &mut messages).map_err(name_lack_of_space);
     let (message, status) = match result {
         Ok(not_applied) => (Message::Done { not_applied }, 0),
         Err(error) => match error.downcast::<Failure>() {
@@ -181,6 +181,22 @@ fn transaction(spec: &Spec, layout: &Layout, messages: &mut File) -> Result<Vec<
     Ok(not_applied)
 }
 
+/// Not every part of librpm says why it could not write; the file system knows. In the sandbox, `/usr` tells about the
+/// upper directory.
+fn name_lack_of_space(error: anyhow::Error) -> anyhow::Error {
+    const SCARCE: u64 = 256 * 1024;
+    let named = error.downcast_ref::<Failure>().is_some_and(|f| f.code != Code::Failed);
+    match rustix::fs::statvfs("/usr") {
+        Ok(s)
+            if !named && s.f_blocks > 0 && (s.f_bavail * s.f_frsize < SCARCE || (s.f_files > 0 && s.f_ffree == 0)) =>
+        {
+            let message = format!("the sandbox's memory is full: {error:#}");
+            Failure::new(Code::NoSpace, message).into()
+        }
+        _ => error,
+    }
+}
+
 /// A run that ended in the middle.
 fn failed(reason: &str) -> Failure {
     let code = if reason.contains("No space left on device") { Code::NoSpace } else { Code::Failed };
@@ -244,9 +260,11 @@ impl Run<'_> {
             Step::Erase { .. } => {}
             Step::ScriptletStart { package, slot } => {
                 self.lines.clear();
-                self.tell(&Message::Scriptlet { package, slot });
+                let log_at = self.log.metadata().map_or(self.read, |m| m.len());
+                self.tell(&Message::Scriptlet { package, slot, log_at });
             }
             Step::ScriptletStop { package, .. } => {
+                self.tell(&Message::ScriptletEnd);
                 self.lines = self.printed();
                 for line in self.lines.clone().lines() {
                     self.tell(&Message::Line { package: package.clone(), line: line.to_owned() });
