@@ -1,7 +1,7 @@
 //! What a layer holds, and what of the base comes back.
 
 use crate::scenario::Scenario;
-use testkit::packages::{Content, Package};
+use testkit::packages::Package;
 
 /// Local packages, built into the host's `/var/packages`.
 fn build(s: &Scenario, packages: &[Package]) {
@@ -16,19 +16,24 @@ fn file(package: &Package) -> String {
     format!("/var/packages/{}", package.file_name())
 }
 
+/// A file of the base, below `/usr/share`, that a package owns.
+fn base_file(s: &Scenario) -> String {
+    let first = "rpm -ql bash | grep '^/usr/share/.*/' | while read f; do test -f $f && echo $f && break; done";
+    s.sh(first).trim().to_owned()
+}
+
 /// A base file that two layered packages replaced keeps their bytes until the last of them goes.
 #[test]
 fn replaced_base_files_come_back_with_their_last_owner() {
     let s = Scenario::unsigned();
-    let path = s.sh("rpm -ql bash | grep '^/usr/share' | while read f; do test -f $f && echo $f && break; done");
-    let path = path.trim();
+    let path = base_file(&s);
     let base = s.sh(&format!("sha256sum {path}"));
-    let package = |name: &str| Package::new(name, "1").file(path, "layered\n");
+    let package = |name: &str| Package::new(name, "1").file(&path, "layered\n");
     let (one, two) = (package("one"), package("two"));
     build(&s, &[one.clone(), two.clone()]);
     let (one, two) = (file(&one), file(&two));
     let text = s.fails(&["install", "--nogpgcheck", &one], 81);
-    assert!(text.contains(path) && text.contains("bash"), "{text}");
+    assert!(text.contains(&path) && text.contains("bash"), "{text}");
     s.ok(&["install", "--nogpgcheck", "--force-replacefiles", &one, &two]);
     assert_eq!(s.sh(&format!("cat {path}")), "layered\n");
     s.ok(&["uninstall", "one"]);
@@ -39,21 +44,23 @@ fn replaced_base_files_come_back_with_their_last_owner() {
     assert_eq!(s.sh(&format!("sha256sum {path}")), base);
 }
 
-/// Modes, capabilities and links arrive; what a scriptlet removes of the base stays, and status says so.
+/// Modes, owners and links arrive; what a scriptlet removes of the base stays, and status says so.
 #[test]
 fn attributes_arrive_and_the_base_stays() {
     let s = Scenario::unsigned();
-    let package = Package::new("odd", "1")
-        .any_file("/usr/bin/odd-suid", Content::Text("#!/bin/sh\n".into()), 0o4711, "%attr(4711,root,daemon)")
-        .scriptlet(
-            "post",
-            "rm -f /usr/bin/bashbug /usr/share/bash-gone; ln /usr/bin/odd-suid /usr/bin/odd-link\n\
-             setcap cap_net_raw=ep /usr/bin/odd-cap 2>/dev/null || :; rm -rf /usr/share/doc/bash",
-        );
-    build(&s, &[package.clone()]);
-    let before = s.sh("find /usr/share/doc/bash | sort");
+    let path = base_file(&s);
+    let directory = path.rsplit_once('/').unwrap().0;
+    let script = format!(
+        "ln /usr/bin/odd-suid /usr/bin/odd-link; chgrp daemon /usr/bin/odd-suid; chmod 4711 /usr/bin/odd-suid\n\
+         rm -rf {directory}; rm -f /usr/lib/os-release; test ! -e {path}"
+    );
+    let package = Package::new("odd", "1").program("/usr/bin/odd-suid", "#!/bin/sh\n").scriptlet("post", &script);
+    build(&s, std::slice::from_ref(&package));
+    let listing = format!("find {directory} -printf '%p %m %T@\\n' | sort; stat -c '%a %Y' /usr/lib/os-release");
+    let before = s.sh(&listing);
     s.ok(&["install", "--nogpgcheck", &file(&package)]);
-    assert_eq!(s.sh("stat -c '%a %U:%G %h' /usr/bin/odd-suid"), "4711 root:daemon 2\n");
-    assert_eq!(s.sh("find /usr/share/doc/bash | sort"), before);
-    assert!(s.ok(&["status"]).contains("/usr/share/doc/bash"));
+    assert_eq!(s.sh("stat -c '%a %U:%G %h' /usr/bin/odd-link"), "4711 root:daemon 2\n");
+    assert_eq!(s.sh(&listing), before);
+    let status = s.ok(&["status", "--json"]);
+    assert!(status.contains(&format!("\"{directory}\"")) && status.contains("\"/usr/lib/os-release\""), "{status}");
 }
