@@ -1,7 +1,7 @@
 //! What a layer holds, and what of the base comes back.
 
 use crate::scenario::Scenario;
-use testkit::packages::Package;
+use testkit::packages::{Content, Package};
 
 /// Local packages, built into the host's `/var/packages`.
 fn build(s: &Scenario, packages: &[Package]) {
@@ -41,6 +41,23 @@ fn replaced_base_files_come_back_with_their_last_owner() {
     // Another package stays, so that there is still a layer.
     s.ok(&["install", "--nogpgcheck", "a"]);
     s.ok(&["uninstall", "two"]);
+    assert_eq!(s.sh(&format!("sha256sum {path}")), base);
+}
+
+/// librpm leaves a file alone that a base package owns too. Its layered bytes must not outlive their package.
+#[test]
+fn a_shared_file_goes_with_its_layered_owner() {
+    let s = Scenario::unsigned();
+    let path = base_file(&s);
+    let base = s.sh(&format!("sha256sum {path}"));
+    let ghost = Package::new("ghost", "1")
+        .any_file(&path, Content::Text("layered\n".into()), 0o644, "%ghost")
+        .scriptlet("post", &format!("echo written > {path}"));
+    build(&s, std::slice::from_ref(&ghost));
+    s.ok(&["install", "--nogpgcheck", "a"]);
+    s.ok(&["install", "--nogpgcheck", &file(&ghost)]);
+    assert_eq!(s.sh(&format!("cat {path}")), "written\n");
+    s.ok(&["uninstall", "ghost"]);
     assert_eq!(s.sh(&format!("sha256sum {path}")), base);
 }
 
