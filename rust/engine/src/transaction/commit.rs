@@ -24,10 +24,7 @@ pub(super) fn switch(
 ) -> Result<Outcome> {
     let effects = manifest.as_ref().map(|m| m.effects.clone()).unwrap_or_default();
     let journal = Journal { from: entry.from, to: entry.to, effects, old_effects: old_effects.to_vec(), entry };
-    report::publish(session, store, manifest.as_ref(), journal.from)?;
-    store.write_journal(&session.lock, &journal)?;
-    fail_point!("journaled", |_| anyhow::bail!("failpoint"));
-    if let Err(error) = forward(session, store, &journal) {
+    if let Err(error) = forward(session, store, &journal, manifest.as_ref()) {
         return match backward(session, store, &journal) {
             Ok(()) => Err(error),
             Err(undo) => Err(error.context(format!("and undoing it failed: {undo:#}"))),
@@ -37,8 +34,11 @@ pub(super) fn switch(
     Ok(outcome(true, journal.to, plan, manifest))
 }
 
-/// The steps that may fail, in order.
-fn forward(session: &Session<'_>, store: &Store, journal: &Journal) -> Result<()> {
+/// The steps that may fail, in order. The journal is one of them: half written, it is removed like the rest.
+fn forward(session: &Session<'_>, store: &Store, journal: &Journal, manifest: Option<&Manifest>) -> Result<()> {
+    report::publish(session, store, manifest, journal.from)?;
+    store.write_journal(&session.lock, journal)?;
+    fail_point!("journaled", |_| anyhow::bail!("failpoint"));
     for effect in journal.effects.iter().filter(|e| settle::when(e) == When::BeforeSwap) {
         settle::apply(&session.lock, effect, session.progress)?;
     }
