@@ -79,7 +79,11 @@ fn failing_at_every_step() {
         assert_eq!(out.status, 1, "{step}: {out:?}");
         assert_eq!(usr(&s), old, "failed at {step}");
         assert_eq!(s.sh("cat /proc/self/mountinfo | wc -l"), mounts, "mounts after failing at {step}");
-        assert_eq!(s.sh("ls /run/rpm-ostree-transient/store | grep journal || :"), "", "journal after failing at {step}");
+        assert_eq!(
+            s.sh("ls /run/rpm-ostree-transient/store | grep journal || :"),
+            "",
+            "journal after failing at {step}"
+        );
         assert_eq!(s.sh("ls /run/rpm-ostree-transient/store/staging"), "", "left in staging after failing at {step}");
     }
     s.ok(&["install", "-C", "b"]);

@@ -3,6 +3,7 @@
 
 mod acceptance;
 mod content;
+mod hardening;
 mod kills;
 mod readers;
 mod refusals;

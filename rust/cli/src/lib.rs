@@ -57,6 +57,7 @@ fn ours(called_as: &str, rest: Vec<OsString>, typed: &str) -> u8 {
         Err(error) => return usage(&error, &output),
     };
     exit::install_panic_hook();
+    settings::own_umask();
     let result = std::panic::catch_unwind(AssertUnwindSafe(|| commands::run(cli, typed, &output)));
     let report = match result {
         Ok(Ok(status)) => return status,

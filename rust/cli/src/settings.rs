@@ -76,10 +76,39 @@ fn package_args(words: &[String], cwd: &Path) -> Result<Vec<PackageArg>> {
     words.iter().map(parse).collect()
 }
 
-/// The command line as one would type it again: the program's own name without its directory, and words quoted where
-/// a shell needs that.
+/// What this program makes is readable by all and writable by root, whatever its caller's umask; what is for root alone
+/// is made so explicitly. Calls that are handed on keep the umask of their caller.
+pub fn own_umask() {
+    rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
+}
+
+/// A word without its secrets: the command line is kept where any user can read it.
+fn without_secrets(word: String, is_setopt: bool) -> String {
+    let setting = if is_setopt { Some(word.as_str()) } else { word.strip_prefix("--setopt=") };
+    if let Some((key, _)) = setting.and_then(|s| s.split_once('=')) {
+        let name = key.rsplit('.').next().unwrap_or(key).trim().to_ascii_lowercase();
+        if ["password", "username", "token", "secret"].iter().any(|s| name.ends_with(s)) {
+            return format!("{}{key}=***", if is_setopt { "" } else { "--setopt=" });
+        }
+    }
+    let word = engine::resolve::redact(&word);
+    // Addresses that were signed for one download carry the signature in their query.
+    match word.split_once('?') {
+        Some((address, _)) if address.contains("://") => format!("{address}?***"),
+        _ => word,
+    }
+}
+
+/// The command line as one would type it again, but for its secrets: the program's own name without its directory, and
+/// words quoted where a shell needs that.
 pub fn typed(argv: &[OsString]) -> String {
-    let mut words: Vec<String> = argv.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+    let mut words: Vec<String> = Vec::with_capacity(argv.len());
+    let mut is_setopt = false;
+    for word in argv {
+        let next_is_setopt = word == "--setopt";
+        words.push(without_secrets(word.to_string_lossy().into_owned(), is_setopt));
+        is_setopt = next_is_setopt;
+    }
     if let Some(program) = words.first_mut() {
         *program = program.rsplit('/').next().unwrap_or_default().to_owned();
     }
@@ -137,5 +166,21 @@ mod tests {
         let line = |words: &[&str]| typed(&words.iter().map(OsString::from).collect::<Vec<_>>());
         assert_eq!(line(&["/usr/bin/rpm-ostree", "install", "--transient", "a*"]), "rpm-ostree install --transient a*");
         assert_eq!(line(&["x", "a b", "it's", ""]), r"x 'a b' 'it'\''s' ''");
+    }
+
+    #[test]
+    fn typed_keeps_no_secrets() {
+        for (word, want) in [
+            ("https://joe:hunter2@h/a.rpm", "https://h/a.rpm"),
+            ("https://h/a.rpm?X-Signature=hunter2&x=1", "https://h/a.rpm?***"),
+            ("--setopt=up.password=hunter2", "--setopt=up.password=***"),
+            ("--setopt=proxy=http://joe:hunter2@h:1/", "--setopt=proxy=http://h:1/"),
+            ("--setopt=up.excludepkgs=a", "--setopt=up.excludepkgs=a"),
+            ("*?a", "*?a"),
+        ] {
+            assert_eq!(typed(&["x".into(), word.into()]), typed(&["x".into(), want.into()]));
+        }
+        let line = typed(&["x", "--setopt", "Proxy_Password=hunter2", "password=shown"].map(OsString::from));
+        assert_eq!(line, "x --setopt Proxy_Password=*** password=shown");
     }
 }

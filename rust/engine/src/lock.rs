@@ -42,9 +42,11 @@ impl HostLock {
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(0o644)
+            // Whoever can open it can hold it: no other user must.
+            .mode(0o600)
             .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
             .open(Path::new(RUN_DIR).join(LOCK_NAME))?;
+        file.set_permissions(Permissions::from_mode(0o600))?;
         // Asked again and again instead of blocking, so that a signal ends the wait at once.
         while let Err(errno) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
             if errno != Errno::WOULDBLOCK {

@@ -204,11 +204,12 @@ fn urls_become_files() {
     lab().repository(&host.path("repo"), &["lib-b-1"]);
     let server = Server::start(&host.path("repo"), None);
     let name = lab().rpm("lib-b-1").file_name().unwrap().to_str().unwrap().to_owned();
-    let path = fetch_url(&format!("{}/{name}", server.url()), &host.path("cache"), &Silent).unwrap();
+    let path = fetch_url(&format!("{}/{name}", server.url()), &host.path("cache"), false, &Silent).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), std::fs::read(lab().rpm("lib-b-1")).unwrap());
     assert!(path.ends_with(&name));
     let gone = format!("http://me:secret@127.0.0.1:{}/gone.rpm", server.port);
-    let failure = refused(fetch_url(&gone, &host.path("cache"), &Silent), Code::Repository, &["/gone.rpm", "404"]);
+    let failure =
+        refused(fetch_url(&gone, &host.path("cache"), false, &Silent), Code::Repository, &["/gone.rpm", "404"]);
     assert!(!failure.message.contains("secret"), "{failure:?}");
 }
 

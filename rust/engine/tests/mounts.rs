@@ -426,7 +426,8 @@ fn the_store_is_private_and_keeps_its_records() {
 
         let entry = HistoryEntry { time: 1, command: "c".into(), from: 0, to: 2, installed: vec![], removed: vec![] };
         for _ in 0..2 {
-            store.append_history(&lock, &entry).unwrap();
+            store.prepare_history(&lock, &entry).unwrap();
+            store.take_history(&lock).unwrap();
         }
         assert_eq!(store.history().unwrap(), [entry.clone(), entry.clone()]);
         let journal = engine::generation::Journal { from: 0, to: 2, effects: vec![], old_effects: vec![], entry };

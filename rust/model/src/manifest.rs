@@ -51,6 +51,9 @@ pub struct LayeredPackage {
     pub signature: Signature,
     /// Installed bytes by its header.
     pub installed_bytes: u64,
+    /// Of the package file, when it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<crate::plan::Checksum>,
 }
 
 /// A generation: base + one flat package layer.

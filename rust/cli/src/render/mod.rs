@@ -144,7 +144,14 @@ pub(crate) mod tests {
     pub fn package(nevra: &str, reason: Reason) -> LayeredPackage {
         let nevra: Nevra = nevra.parse().unwrap();
         let signature = Signature::Good { key: Some("a1b2c3d4".into()) };
-        LayeredPackage { nevra, reason, repository: "updates".into(), signature, installed_bytes: 1_234_567 }
+        LayeredPackage {
+            nevra,
+            reason,
+            repository: "updates".into(),
+            signature,
+            installed_bytes: 1_234_567,
+            checksum: None,
+        }
     }
 
     #[test]

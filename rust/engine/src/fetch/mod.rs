@@ -111,7 +111,7 @@ fn want<'a>(
         .and_then(|n| n.to_str())
         .ok_or_else(|| refused("metadata gives a malformed location"))?;
     let directory = cache.join("packages").join(format!("{}-{}", checksum.algorithm, checksum.hex));
-    let partial = directory.join(format!(".{name}.{}", std::process::id()));
+    let partial = access::unfinished(cache)?.join(format!("{}.{}", checksum.hex, std::process::id()));
     Ok(Wanted { package, config, location, base, checksum, path: directory.join(name), partial })
 }
 
@@ -181,10 +181,11 @@ fn download(configs: &[RepoConfig], wanted: &[Wanted<'_>], cache: &Path, progres
 }
 
 /// Downloads one RPM file named by a URL argument. It is fetched again each time: an address says nothing of content.
+/// With `cache_only` the last download is used.
 ///
 /// # Errors
 /// [`model::Code::Repository`].
-pub fn fetch_url(url: &str, cache: &Path, progress: &dyn Progress) -> Result<PathBuf> {
+pub fn fetch_url(url: &str, cache: &Path, cache_only: bool, progress: &dyn Progress) -> Result<PathBuf> {
     if let Some(path) = url.strip_prefix("file://") {
         let path = PathBuf::from(path);
         fs::metadata(&path).map_err(|e| Failure::new(Code::NotFound, format!("{}: {e}", path.display())))?;
@@ -195,9 +196,14 @@ pub fn fetch_url(url: &str, cache: &Path, progress: &dyn Progress) -> Result<Pat
     let name = address.rsplit('/').next().filter(|n| n.ends_with(".rpm") && !n.starts_with('.'));
     let hash: String = Sha256::digest(url.as_bytes()).iter().take(8).map(|b| format!("{b:02x}")).collect();
     let directory = cache.join("urls").join(hash);
-    fs::create_dir_all(&directory).with_context(|| format!("Preparing cache directory {}", directory.display()))?;
     let path = directory.join(name.unwrap_or("package.rpm"));
-    let partial = directory.join(format!(".partial.{}", std::process::id()));
+    if cache_only {
+        let message = format!("{shown} is not in the cache, and -C forbids a download");
+        let missing = || Failure::new(Code::Repository, message).hint("run without -C").into();
+        return if path.exists() { Ok(path) } else { Err(missing()) };
+    }
+    fs::create_dir_all(&directory).with_context(|| format!("Preparing cache directory {}", directory.display()))?;
+    let partial = access::unfinished(cache)?.join(format!("url.{}", std::process::id()));
     let result = fetch_one(url, &shown, &partial, progress)
         .and_then(|()| fs::rename(&partial, &path).with_context(|| format!("Keeping {}", path.display())));
     let _ = fs::remove_file(&partial);

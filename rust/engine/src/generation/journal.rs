@@ -3,7 +3,7 @@
 use super::{Store, read_json, write_json};
 use crate::files;
 use crate::lock::HostLock;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use model::status::HistoryEntry;
 use std::path::PathBuf;
 
@@ -31,6 +31,10 @@ impl Store {
         self.path.join("history.json")
     }
 
+    fn next_history_path(&self) -> PathBuf {
+        self.path.join("history.next.json")
+    }
+
     /// Writes the journal (temporary file, rename).
     ///
     /// # Errors
@@ -52,17 +56,30 @@ impl Store {
     /// # Errors
     /// From the filesystem.
     pub fn clear_journal(&self, _lock: &HostLock) -> Result<()> {
+        files::remove(&self.next_history_path())?;
         files::remove(&self.journal_path())
     }
 
-    /// Appends to `history.json`.
+    /// Writes the history with this entry beside the present one, while failing is still possible: the store may be full
+    /// after the swap.
     ///
     /// # Errors
     /// From the filesystem; [`model::Code::StateDamaged`] when what is there is damaged.
-    pub fn append_history(&self, _lock: &HostLock, entry: &HistoryEntry) -> Result<()> {
+    pub fn prepare_history(&self, _lock: &HostLock, entry: &HistoryEntry) -> Result<()> {
         let mut history = self.history()?;
         history.push(entry.clone());
-        write_json(&self.history_path(), &history)
+        write_json(&self.next_history_path(), &history)
+    }
+
+    /// Puts the prepared history in its place, which needs no memory. Done twice is done once.
+    ///
+    /// # Errors
+    /// From the filesystem.
+    pub fn take_history(&self, _lock: &HostLock) -> Result<()> {
+        match std::fs::rename(self.next_history_path(), self.history_path()) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e).context("Keeping the history"),
+            _ => Ok(()),
+        }
     }
 
     /// Reads `history.json`, oldest first.

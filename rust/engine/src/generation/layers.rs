@@ -16,6 +16,21 @@ fn counter_path() -> PathBuf {
     Path::new(RUN_DIR).join(COUNTER_NAME)
 }
 
+/// Brings a damaged counter in order, so that `reset` is a way out of that too. `live` was the last generation on `/usr`.
+///
+/// # Errors
+/// From the filesystem.
+#[context("Mending {}", counter_path().display())]
+pub fn mend_counter(_lock: &HostLock, store: Option<&Store>, live: u64) -> Result<()> {
+    if read_json::<u64>(&counter_path()).is_ok() {
+        return Ok(());
+    }
+    let present = store.and_then(|s| s.numbers().ok()?.into_iter().max()).unwrap_or(0);
+    // What is there may be anything, a directory too.
+    remove_tree(&counter_path()).or_else(|_| files::remove(&counter_path()))?;
+    files::write(&counter_path(), format!("{}\n", present.max(live)).as_bytes(), 0o644)
+}
+
 impl Store {
     /// A number no generation of this boot has had. It is used up by [`Store::seal`].
     ///

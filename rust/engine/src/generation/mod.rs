@@ -21,6 +21,7 @@ mod stamp;
 mod store;
 
 pub use journal::Journal;
+pub use layers::mend_counter;
 pub use stamp::stamp_is_current;
 pub use store::{Limits, space_of_store};
 

@@ -2,13 +2,13 @@
 //! Shared by metadata and `fetch`.
 
 use super::config::{RepoConfig, Secret, redact};
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use bridge::librepo::{Error, Handle, Kind, OnProgress, Settings};
 use fn_error_context::context;
 use model::{Code, Failure, Progress};
 use std::io::{Read, Seek};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Settings for one repository.
 pub(crate) fn settings(config: &RepoConfig) -> Settings {
@@ -42,6 +42,35 @@ pub(crate) fn shown<'a>(what: String, progress: &'a dyn Progress) -> OnProgress<
         !progress.cancelled()
     })
 }
+
+/// Where everything lies that is not whole yet: one place, so that what a killed run left is found without a search.
+///
+/// # Errors
+/// From the filesystem.
+pub(crate) fn unfinished(cache: &Path) -> Result<PathBuf> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let path = cache.join(UNFINISHED);
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&path);
+    made.with_context(|| format!("Preparing cache directory {}", path.display()))?;
+    Ok(path)
+}
+
+/// Removes what killed runs left in the cache. Only for who holds the lock: the work of a running one is there too.
+///
+/// # Errors
+/// From the filesystem.
+pub(crate) fn remove_unfinished(cache: &Path) -> Result<()> {
+    let path = cache.join(UNFINISHED);
+    match std::fs::remove_dir_all(&path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(e).with_context(|| format!("Removing {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Name of the directory of [`unfinished`].
+const UNFINISHED: &str = "unfinished";
 
 /// The failure that a user stopped.
 pub(crate) fn interrupted() -> Failure {

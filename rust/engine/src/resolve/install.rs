@@ -6,10 +6,13 @@ use super::subject::{self, Meaning};
 use super::{Input, problems, uninstall};
 use anyhow::Result;
 use bridge::solv::{Job, Package, Rules, evr_compare};
+use fn_error_context::context;
 use model::manifest::Requested;
 use model::{Action, Code, Failure, Nevra, PackageArg, PackageSource, Plan, PlannedPackage, Reason};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd as _;
+use std::path::Path;
 
 /// What planning came to.
 #[derive(Debug)]
@@ -46,7 +49,7 @@ pub(super) fn plan(session: &mut Session<'_>, input: &Input<'_>) -> Result<Answe
                 let word = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
                 let local = session.local.iter().find(|(known, _)| known == path).map(|(_, p)| *p);
                 let p = local.ok_or_else(|| anyhow::anyhow!("{} was not loaded", path.display()))?;
-                ask_local(session, input, &mut question, &word, p, &removed)?;
+                ask_local(session, input, &mut question, (&word, path), p, &removed)?;
             }
             PackageArg::Url(url) => anyhow::bail!("{} was not downloaded before resolving", super::redact(url)),
         }
@@ -159,7 +162,7 @@ fn ask_local(
     session: &Session<'_>,
     input: &Input<'_>,
     question: &mut Question,
-    word: &str,
+    (word, path): (&str, &Path),
     p: Package,
     removed: &BTreeSet<Package>,
 ) -> Result<()> {
@@ -169,12 +172,21 @@ fn ask_local(
     }
     let same = session.layered.keys().copied().find(|l| !removed.contains(l) && session.pool.nevra(*l) == nevra);
     match same {
-        Some(layered) => known(session, input, question, word, layered),
-        None => {
+        Some(layered) if is_file_of(session, layered, path)? => known(session, input, question, word, layered),
+        _ => {
             wish(session, question, word, true, vec![p]);
             Ok(())
         }
     }
+}
+
+/// True when the layered package came from a file with this content: the same name alone says nothing of a file that
+/// somebody built again.
+#[context("Comparing {} with what is layered", path.display())]
+fn is_file_of(session: &Session<'_>, layered: Package, path: &Path) -> Result<bool> {
+    let checksum = session.layered.get(&layered).and_then(|l| l.checksum.as_ref());
+    let Some(checksum) = checksum else { return Ok(false) };
+    bridge::librepo::checksum_matches(std::fs::File::open(path)?.as_fd(), checksum)
 }
 
 /// Asks libsolv: the changed packages, or none when file lists are needed.

@@ -41,12 +41,16 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Directory of one repository: another address is another directory.
+/// Directory of one repository: another address is another directory, and what nobody had to sign is not found where a
+/// signature is asked for.
 fn directory(cache: &Path, config: &RepoConfig) -> PathBuf {
     let mut sha = Sha256::new();
     for address in config.baseurl.iter().chain(&config.mirrorlist).chain(&config.metalink) {
         sha.update(address.as_bytes());
         sha.update([0]);
+    }
+    if config.repo_gpgcheck {
+        sha.update(b"signed");
     }
     let id: String = config.id.chars().map(|c| if c == '/' { '_' } else { c }).collect();
     cache.join(format!("{id}-{}", &hex(&sha.finalize())[..16]))
@@ -146,16 +150,17 @@ impl Drop for Scratch {
 }
 
 #[context("Preparing cache directory {}", directory.display())]
-fn scratch(directory: &Path) -> Result<Scratch> {
+fn scratch(cache: &Path, directory: &Path) -> Result<Scratch> {
     fs::create_dir_all(directory)?;
-    let scratch = Scratch(directory.join(format!("new.{}", std::process::id())));
+    let name = directory.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+    let scratch = Scratch(access::unfinished(cache)?.join(format!("{name}.{}", std::process::id())));
     let _ = fs::remove_dir_all(&scratch.0);
     fs::create_dir(&scratch.0)?;
     Ok(scratch)
 }
 
 fn download(pool: &mut Pool, repo: Repo, config: &RepoConfig, source: Source<'_>, directory: &Path) -> Result<()> {
-    let scratch = scratch(directory)?;
+    let scratch = scratch(source.cache, directory)?;
     let settings = Settings {
         destdir: Some(scratch.0.clone()),
         gnupghome: if config.repo_gpgcheck { Some(keyring(config, source, &scratch.0)?) } else { None },

@@ -3,13 +3,16 @@
 //! in `/usr/lib/userdb`, which nss-systemd reads by itself. The host's `/etc/passwd`, `shadow` and `group` are
 //! never touched. Record format: <https://systemd.io/USER_RECORD/> and <https://systemd.io/GROUP_RECORD/>.
 
-use crate::files;
 use crate::harvest::Account;
+use crate::names::printable_path;
+use crate::tree::{Tree, kind_name};
 use anyhow::{Context as _, Result};
 use fn_error_context::context;
 use model::{Code, Failure};
+use rustix::fs::{FileType, Mode};
 use std::collections::BTreeSet;
-use std::os::unix::fs::{DirBuilderExt as _, symlink};
+use std::ffi::CString;
+use std::io::Write as _;
 use std::path::Path;
 
 /// Where this host's name service looks besides `/etc/passwd`.
@@ -132,33 +135,33 @@ fn refused(message: String) -> anyhow::Error {
 }
 
 fn write_altfiles(layer: &Path, base: &Path, accounts: &[Account]) -> Result<()> {
-    for (file, wanted) in [("lib/passwd", true), ("lib/group", false)] {
+    let layer = &Tree::open(layer)?;
+    for (file, wanted) in [("passwd", true), ("group", false)] {
+        let name = CString::new(file)?;
         let new: Vec<&str> = accounts.iter().filter(|a| matches!(a, Account::User(_)) == wanted).map(text).collect();
         if new.is_empty() {
             continue;
         }
-        let read = |root: &Path| std::fs::read_to_string(root.join(file)).ok();
-        let old = read(layer).or_else(|| read(base)).unwrap_or_default();
+        let old = match below(layer, "lib")? {
+            Some(lib) if lib.entry(&name)?.is_some() => read(&lib, &name)?,
+            _ => std::fs::read_to_string(base.join("lib").join(file)).unwrap_or_default(),
+        };
         let names: BTreeSet<&str> = new.iter().filter_map(|l| l.split(':').next()).collect();
         let kept = old.lines().filter(|l| !names.contains(l.split(':').next().unwrap_or("")));
         let mut content: String = kept.flat_map(|l| [l, "\n"]).collect();
         content.extend(new.iter().flat_map(|l| [*l, "\n"]));
-        make_dir(&layer.join("lib"))?;
-        // A new file, renamed: the old one may be a hard link into the previous generation.
-        files::write(&layer.join(file), content.as_bytes(), 0o644)?;
+        put(&make_dir(layer, "lib")?, file, &content)?;
     }
     Ok(())
 }
 
 fn write_userdb(layer: &Path, accounts: &[Account]) -> Result<()> {
-    let dir = layer.join("lib/userdb");
-    make_dir(&layer.join("lib"))?;
-    make_dir(&dir)?;
-    let put = |name: String, content: String| files::write(&dir.join(name), content.as_bytes(), 0o644);
+    let dir = make_dir(&make_dir(&Tree::open(layer)?, "lib")?, "userdb")?;
+    let put = |name: String, content: String| put(&dir, &name, &content);
     let link = |name: String, target: String| -> Result<()> {
-        let path = dir.join(&name);
-        crate::files::remove(&path)?;
-        symlink(target, &path).with_context(|| format!("Linking {name}"))
+        let key = CString::new(name.as_str())?;
+        dir.remove_all(&key)?;
+        rustix::fs::symlinkat(target, &dir, &key).with_context(|| format!("Linking {name}"))
     };
     for account in accounts {
         match account {
@@ -188,16 +191,54 @@ fn write_userdb(layer: &Path, accounts: &[Account]) -> Result<()> {
     Ok(())
 }
 
-fn make_dir(dir: &Path) -> Result<()> {
-    match std::fs::DirBuilder::new().mode(0o755).create(dir) {
-        Ok(()) => {
-            // The mode is not to depend on the caller's umask.
-            use std::os::unix::fs::PermissionsExt as _;
-            Ok(std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755))?)
-        }
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(e) => Err(e).with_context(|| format!("Making {}", dir.display())),
+/// The directory of that name, when there is one. Scriptlets chose what lies here: a symlink is not followed.
+fn below(dir: &Tree, name: &str) -> Result<Option<Tree>> {
+    let key = CString::new(name)?;
+    match dir.entry(&key)? {
+        None => Ok(None),
+        Some(entry) if entry.is_dir() => dir.enter(&key).map(Some),
+        Some(entry) => Err(in_the_way(dir, &key, entry.kind())),
     }
+}
+
+fn in_the_way(dir: &Tree, name: &CString, kind: FileType) -> anyhow::Error {
+    let what = match kind {
+        FileType::Symlink => "symlink",
+        FileType::RegularFile => "file",
+        FileType::Directory => "directory",
+        other => kind_name(other),
+    };
+    let path = printable_path(&dir.join(name));
+    refused(format!("/usr/{path} of the layer is a {what}; accounts that scriptlets make cannot be recorded there"))
+}
+
+/// The directory of that name, made when it is not there.
+fn make_dir(dir: &Tree, name: &str) -> Result<Tree> {
+    if let Some(there) = below(dir, name)? {
+        return Ok(there);
+    }
+    let made = dir.make_dir(&CString::new(name)?)?;
+    rustix::fs::fchmod(&made, Mode::from_raw_mode(0o755)).with_context(|| format!("Making {name}"))?;
+    Ok(made)
+}
+
+fn read(dir: &Tree, name: &CString) -> Result<String> {
+    match dir.entry(name)? {
+        Some(entry) if entry.kind() != FileType::RegularFile => Err(in_the_way(dir, name, entry.kind())),
+        _ => std::io::read_to_string(dir.file(name)?).with_context(|| format!("Reading {name:?} of the layer")),
+    }
+}
+
+/// A new file in the place of what is there, which may be a hard link into the previous generation.
+fn put(dir: &Tree, name: &str, content: &str) -> Result<()> {
+    let key = CString::new(name)?;
+    dir.remove_all(&key)?;
+    let mut file = dir.create(&key)?;
+    let mut write = || -> Result<()> {
+        file.write_all(content.as_bytes())?;
+        Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?)
+    };
+    write().with_context(|| format!("Writing {name} of the layer"))
 }
 
 #[cfg(test)]
@@ -244,6 +285,28 @@ mod tests {
         write(tmp.path(), base.path(), &accounts(), "passwd: altfiles").unwrap();
         let text = std::fs::read_to_string(tmp.path().join("lib/passwd")).unwrap();
         assert_eq!(text, "daemon:x:2:2::/:/bin/sh\ngreeter:x:997:996:Greets:/nonexistent:/usr/sbin/nologin\n");
+    }
+
+    #[test]
+    fn symlinks_of_scriptlets_lead_nowhere() {
+        use std::os::unix::fs::symlink;
+        for (link, nsswitch) in [("userdb", "passwd: systemd"), ("passwd", "passwd: altfiles")] {
+            let (tmp, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let secret = elsewhere.path().join("passwd");
+            std::fs::write(&secret, "secret:x:1:1::/:/x\n").unwrap();
+            std::fs::create_dir(tmp.path().join("lib")).unwrap();
+            let target = if link == "userdb" { elsewhere.path() } else { &secret };
+            symlink(target, tmp.path().join("lib").join(link)).unwrap();
+            let e = write(tmp.path(), tmp.path(), &accounts(), nsswitch).unwrap_err();
+            assert_eq!(e.downcast_ref::<Failure>().unwrap().code, Code::Refused);
+            assert!(format!("{e:#}").contains(&format!("/usr/lib/{link} of the layer is a symlink")), "{e:#}");
+            assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 1);
+            // The directory itself as well.
+            std::fs::remove_dir_all(tmp.path().join("lib")).unwrap();
+            symlink(elsewhere.path(), tmp.path().join("lib")).unwrap();
+            assert!(write(tmp.path(), tmp.path(), &accounts(), nsswitch).is_err());
+            assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 1);
+        }
     }
 
     #[test]

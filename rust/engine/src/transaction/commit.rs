@@ -30,7 +30,11 @@ pub(super) fn switch(
             Err(undo) => Err(error.context(format!("and undoing it failed: {undo:#}"))),
         };
     }
-    finish(session, store, &journal, manifest.as_ref())?;
+    // From here on the change is live, and nothing makes it a failure: what is not recorded is so by the next run.
+    if let Err(error) = finish(session, store, &journal, manifest.as_ref()) {
+        let text = format!("The change is live, but not wholly recorded; the next command does that ({error:#})");
+        session.progress.event(Event::Notice(text));
+    }
     Ok(outcome(true, journal.to, plan, manifest))
 }
 
@@ -38,6 +42,7 @@ pub(super) fn switch(
 fn forward(session: &Session<'_>, store: &Store, journal: &Journal, manifest: Option<&Manifest>) -> Result<()> {
     report::publish(session, store, manifest, journal.from)?;
     store.write_journal(&session.lock, journal)?;
+    store.prepare_history(&session.lock, &journal.entry)?;
     fail_point!("journaled", |_| anyhow::bail!("failpoint"));
     for effect in journal.effects.iter().filter(|e| settle::when(e) == When::BeforeSwap) {
         settle::apply(&session.lock, effect, session.progress)?;
@@ -47,10 +52,22 @@ fn forward(session: &Session<'_>, store: &Store, journal: &Journal, manifest: Op
     fail_point!("swapped", |_| anyhow::bail!("failpoint"));
     session.progress.event(Event::Phase(Phase::Settle));
     for effect in after_swap(journal) {
-        settle::apply(&session.lock, effect, session.progress)?;
+        let applied = settle::apply(&session.lock, effect, session.progress);
+        tolerate(session, applied, journal.entry.installed.is_empty())?;
     }
     fail_point!("settled", |_| anyhow::bail!("failpoint"));
     Ok(())
+}
+
+/// A service that cannot be reloaded keeps a package from coming, and nothing from going.
+pub(super) fn tolerate(session: &Session<'_>, applied: Result<()>, going: bool) -> Result<()> {
+    match applied {
+        Err(error) if going => {
+            session.progress.event(Event::Notice(format!("{error:#}")));
+            Ok(())
+        }
+        other => other,
+    }
 }
 
 /// Effects that follow the swap. A reload that only the old generation needed is done as well: its files are gone now.
@@ -108,9 +125,7 @@ pub(super) fn finish(
         Some(m) => crate::origin::write(&session.lock, &session.host, m)?,
         None => crate::origin::remove(&session.lock)?,
     }
-    if store.history()?.last() != Some(&journal.entry) {
-        store.append_history(&session.lock, &journal.entry)?;
-    }
+    store.take_history(&session.lock)?;
     report::write_current(session, store, journal.to)?;
     fail_point!("recorded", |_| anyhow::bail!("failpoint"));
     store.clear_journal(&session.lock)?;

@@ -1,11 +1,14 @@
 //! The driver: one locked run from a request to a live generation. It calls the steps of the pipeline in their
-//! order and owns none of their work; [`commit`] makes the change visible, [`recover`] repairs what a killed run left,
-//! [`report`] answers questions.
+//! order and owns none of their work; [`incoming`] fetches the files that the user named, [`commit`] makes the change
+//! visible, [`back`] undoes changes, [`recover`] repairs what a killed run left, [`report`] answers questions.
 
+mod back;
 mod commit;
+mod incoming;
 mod recover;
 mod report;
 
+pub use back::{reset, rollback};
 pub use report::{diff, history, status};
 
 use crate::generation::Store;
@@ -15,11 +18,10 @@ use crate::overlay::{self, UsrMounts};
 use crate::{admit, fetch, harvest, resolve, settle, stage};
 use anyhow::{Context as _, Result};
 use fail::fail_point;
+use incoming::Incoming;
 use model::manifest::Requested;
 use model::status::{API_VERSION, HistoryEntry, Outcome};
-use model::{
-    Code, Effect, Event, Failure, LayeredPackage, Manifest, Nevra, PackageArg, Phase, Plan, Progress, Request,
-};
+use model::{Code, Effect, Event, Failure, LayeredPackage, Manifest, Nevra, Phase, Plan, Progress, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -87,6 +89,7 @@ impl<'a> Session<'a> {
         let host = Host::detect()?;
         let lock = take_lock(options, progress)?;
         let session = Session { lock, host, options, progress };
+        resolve::access::remove_unfinished(Path::new(CACHE_DIR))?;
         recover::recover(&session)?;
         Ok(session)
     }
@@ -111,7 +114,7 @@ pub fn change(request: &Request, options: &Options, progress: &dyn Progress) -> 
 
     session.phase(Phase::Resolve)?;
     let resolve_options = test_hooks::apply(&options.resolve);
-    let request = download_urls(request, progress)?;
+    let (request, incoming) = Incoming::take(request, resolve_options.cache_only, progress)?;
     let input = resolve::Input {
         request: &request,
         layered: &live.packages,
@@ -124,8 +127,12 @@ pub fn change(request: &Request, options: &Options, progress: &dyn Progress) -> 
     let mut resolution = resolve::resolve(&input, progress)?;
     fail_point!("resolved", |_| anyhow::bail!("failpoint"));
     let mut plan = resolution.plan.clone();
+    incoming.describe(plan.install.iter_mut());
     let nothing = plan.is_empty() && (live.generation == 0 || plan.requested == live.requested);
     if nothing || options.dry_run {
+        return Ok(outcome(false, live.generation, plan, None));
+    }
+    if options.download_only && plan.install.is_empty() {
         return Ok(outcome(false, live.generation, plan, None));
     }
     if live.packages.iter().all(|p| plan.remove.contains(&p.nevra)) && plan.install.is_empty() {
@@ -141,9 +148,11 @@ pub fn change(request: &Request, options: &Options, progress: &dyn Progress) -> 
         progress.event(Event::Notice("A package is not where the metadata says; reading the metadata again".into()));
         resolution = resolve::resolve_refreshed(&input, progress)?;
         plan = resolution.plan.clone();
+        incoming.describe(plan.install.iter_mut());
         fetched = fetch(&resolution, &resolve_options, progress);
     }
-    let fetched = fetched?;
+    let mut fetched = fetched?;
+    incoming.describe(fetched.iter_mut().map(|f| &mut f.planned));
     fail_point!("fetched", |_| anyhow::bail!("failpoint"));
     if options.download_only {
         return Ok(outcome(false, live.generation, plan, None));
@@ -235,62 +244,6 @@ fn build(
     commit::switch(session, store, &live.effects, Some(manifest), entry, plan)
 }
 
-/// Returns to the generation that was live before the last change.
-///
-/// # Errors
-/// [`Code::NotFound`] when there is none.
-pub fn rollback(options: &Options, progress: &dyn Progress) -> Result<Outcome> {
-    let session = Session::begin(options, progress)?;
-    let none = || Failure::new(Code::NotFound, "there is no previous generation to return to");
-    let store = Store::open_existing()?.ok_or_else(none)?;
-    let live = Live::read(Some(&store))?;
-    let target = report::rollback_target(&store, live.generation)?.ok_or_else(none)?;
-    let manifest = if target == 0 { None } else { Some(store.manifest(target)?) };
-    let plan = difference(&live, manifest.as_ref());
-    if options.dry_run {
-        return Ok(outcome(false, live.generation, plan, manifest));
-    }
-    session.phase(Phase::Activate)?;
-    let entry = history_entry(options, live.generation, target, &plan);
-    commit::switch(&session, &store, &live.effects, manifest, entry, plan)
-}
-
-/// Returns to the bare base and forgets every generation.
-///
-/// # Errors
-/// From the kernel; what could not be undone is named.
-pub fn reset(options: &Options, progress: &dyn Progress) -> Result<Outcome> {
-    host::require_root()?;
-    host::require_host_namespace()?;
-    let host = Host::detect()?;
-    let lock = take_lock(options, progress)?;
-    let store = Store::open_existing()?;
-    let live = UsrMounts::read()?.live();
-    let state = store.as_ref().and_then(|_| Live::read(store.as_ref()).ok()).unwrap_or_default();
-    let plan = difference(&state, None);
-    if options.dry_run {
-        return Ok(outcome(false, live, plan, None));
-    }
-    progress.event(Event::Phase(Phase::Activate));
-    overlay::detach_all(&lock)?;
-    fail_point!("reset-detached", |_| anyhow::bail!("failpoint"));
-    // After a crash or with a damaged manifest the effects are not known: those that every layer has are undone.
-    let mut effects = settle::effects_of(&host, Path::new("/nonexistent"));
-    effects.extend(state.effects.iter().filter(|e| !effects.contains(e)).cloned().collect::<Vec<_>>());
-    if live != 0 || store.is_some() {
-        for effect in effects.iter().rev() {
-            settle::undo(&lock, effect)?;
-        }
-    }
-    crate::origin::remove(&lock)?;
-    report::remove(&lock)?;
-    let changed = live != 0 || store.is_some();
-    if let Some(store) = store {
-        store.destroy(&lock)?;
-    }
-    Ok(outcome(changed, 0, plan, None))
-}
-
 /// Takes the lock, and says once for whom it waits.
 fn take_lock(options: &Options, progress: &dyn Progress) -> Result<HostLock> {
     let told = std::cell::Cell::new(false);
@@ -300,17 +253,6 @@ fn take_lock(options: &Options, progress: &dyn Progress) -> Result<HostLock> {
         }
         !progress.cancelled()
     })
-}
-
-/// URL arguments become local files, named as the URL's last part.
-fn download_urls(request: &Request, progress: &dyn Progress) -> Result<Request> {
-    let mut request = request.clone();
-    for arg in &mut request.install {
-        if let PackageArg::Url(url) = arg {
-            *arg = PackageArg::LocalFile(fetch::fetch_url(url, Path::new(CACHE_DIR), progress)?);
-        }
-    }
-    Ok(request)
 }
 
 /// The record of the generation that is about to be sealed.
@@ -346,6 +288,7 @@ fn manifest(
                 repository: p.source.label().to_owned(),
                 signature: f.signature.clone(),
                 installed_bytes: p.installed_bytes,
+                checksum: p.checksum.clone(),
             },
         );
     }
@@ -368,34 +311,6 @@ fn manifest(
         skipped: harvest.skipped.clone(),
         not_applied: harvest.not_applied.clone(),
     })
-}
-
-/// The plan that leads from what is live to another manifest, for `rollback` and `reset`.
-fn difference(live: &Live, to: Option<&Manifest>) -> Plan {
-    let then: BTreeSet<&Nevra> = to.iter().flat_map(|m| &m.packages).map(|p| &p.nevra).collect();
-    let now: BTreeSet<&Nevra> = live.packages.iter().map(|p| &p.nevra).collect();
-    let back = to.iter().flat_map(|m| &m.packages).filter(|p| !now.contains(&p.nevra));
-    Plan {
-        install: back
-            .map(|p| model::PlannedPackage {
-                nevra: p.nevra.clone(),
-                action: model::Action::Install,
-                reason: p.reason,
-                source: model::PackageSource::Repository {
-                    id: p.repository.clone(),
-                    location: String::new(),
-                    base: None,
-                },
-                download_bytes: 0,
-                installed_bytes: p.installed_bytes,
-                checksum: None,
-            })
-            .collect(),
-        remove: now.difference(&then).map(|n| (*n).clone()).collect(),
-        already_provided: vec![],
-        requested: to.map(|m| m.requested.clone()).unwrap_or_default(),
-        effects: to.map(|m| m.effects.clone()).unwrap_or_default(),
-    }
 }
 
 fn outcome(changed: bool, generation: u64, plan: Plan, manifest: Option<Manifest>) -> Outcome {

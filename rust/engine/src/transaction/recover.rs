@@ -3,7 +3,7 @@
 
 use super::{Session, commit};
 use crate::generation::{Store, stamp_is_current};
-use crate::overlay;
+use crate::{overlay, settle};
 use anyhow::Result;
 use fn_error_context::context;
 use model::Event;
@@ -38,7 +38,8 @@ pub(super) fn recover(session: &Session<'_>) -> Result<()> {
     )));
     if live == journal.to {
         for effect in &journal.effects {
-            crate::settle::apply(&session.lock, effect, session.progress)?;
+            let applied = settle::apply(&session.lock, effect, session.progress);
+            commit::tolerate(session, applied, settle::when(effect) == settle::When::AfterSwap)?;
         }
         let manifest = if journal.to == 0 { None } else { Some(store.manifest(journal.to)?) };
         commit::finish(session, &store, &journal, manifest.as_ref())

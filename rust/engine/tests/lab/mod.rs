@@ -185,6 +185,7 @@ impl Host {
             repository: "r".into(),
             signature: Signature::NotChecked,
             installed_bytes: 1,
+            checksum: None,
         });
     }
 

@@ -1,0 +1,103 @@
+//! The ways back: to the generation before, and to the base. They need no package and no network, and `reset` works with
+//! whatever it finds.
+
+use super::{Live, Options, Session, commit, history_entry, outcome, report, take_lock};
+use crate::generation::{self, Store};
+use crate::host::{self, Host};
+use crate::overlay::{self, UsrMounts};
+use crate::settle;
+use anyhow::Result;
+use fail::fail_point;
+use model::status::Outcome;
+use model::{Code, Event, Failure, Manifest, Nevra, Phase, Plan, Progress};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Returns to the generation that was live before the last change.
+///
+/// # Errors
+/// [`Code::NotFound`] when there is none.
+pub fn rollback(options: &Options, progress: &dyn Progress) -> Result<Outcome> {
+    let session = Session::begin(options, progress)?;
+    let none = || Failure::new(Code::NotFound, "there is no previous generation to return to");
+    let store = Store::open_existing()?.ok_or_else(none)?;
+    let live = Live::read(Some(&store))?;
+    let target = report::rollback_target(&store, live.generation)?.ok_or_else(none)?;
+    let manifest = if target == 0 { None } else { Some(store.manifest(target)?) };
+    let plan = difference(&live, manifest.as_ref());
+    if options.dry_run {
+        return Ok(outcome(false, live.generation, plan, manifest));
+    }
+    session.phase(Phase::Activate)?;
+    let entry = history_entry(options, live.generation, target, &plan);
+    commit::switch(&session, &store, &live.effects, manifest, entry, plan)
+}
+
+/// Returns to the bare base and forgets every generation.
+///
+/// # Errors
+/// From the kernel; what could not be undone is named.
+pub fn reset(options: &Options, progress: &dyn Progress) -> Result<Outcome> {
+    host::require_root()?;
+    host::require_host_namespace()?;
+    let host = Host::detect()?;
+    let lock = take_lock(options, progress)?;
+    let store = Store::open_existing()?;
+    let live = UsrMounts::read()?.live();
+    let state = store.as_ref().and_then(|_| Live::read(store.as_ref()).ok()).unwrap_or_default();
+    let plan = difference(&state, None);
+    if options.dry_run {
+        return Ok(outcome(false, live, plan, None));
+    }
+    progress.event(Event::Phase(Phase::Activate));
+    overlay::detach_all(&lock)?;
+    fail_point!("reset-detached", |_| anyhow::bail!("failpoint"));
+    // After a crash or with a damaged manifest the effects are not known: those that every layer has are undone.
+    let mut effects = settle::effects_of(&host, Path::new("/nonexistent"));
+    effects.extend(state.effects.iter().filter(|e| !effects.contains(e)).cloned().collect::<Vec<_>>());
+    if live != 0 || store.is_some() {
+        for effect in effects.iter().rev() {
+            // The base is back, which is what was asked for: a service that cannot be reloaded does not stop the rest.
+            match (settle::undo(&lock, effect), settle::when(effect)) {
+                (Err(e), settle::When::AfterSwap) => progress.event(Event::Notice(format!("{e:#}"))),
+                (other, _) => other?,
+            }
+        }
+    }
+    crate::origin::remove(&lock)?;
+    report::remove(&lock)?;
+    generation::mend_counter(&lock, store.as_ref(), live)?;
+    let changed = live != 0 || store.is_some();
+    if let Some(store) = store {
+        store.destroy(&lock)?;
+    }
+    Ok(outcome(changed, 0, plan, None))
+}
+
+/// The plan that leads from what is live to another manifest, for `rollback` and `reset`.
+fn difference(live: &Live, to: Option<&Manifest>) -> Plan {
+    let then: BTreeSet<&Nevra> = to.iter().flat_map(|m| &m.packages).map(|p| &p.nevra).collect();
+    let now: BTreeSet<&Nevra> = live.packages.iter().map(|p| &p.nevra).collect();
+    let back = to.iter().flat_map(|m| &m.packages).filter(|p| !now.contains(&p.nevra));
+    Plan {
+        install: back
+            .map(|p| model::PlannedPackage {
+                nevra: p.nevra.clone(),
+                action: model::Action::Install,
+                reason: p.reason,
+                source: model::PackageSource::Repository {
+                    id: p.repository.clone(),
+                    location: String::new(),
+                    base: None,
+                },
+                download_bytes: 0,
+                installed_bytes: p.installed_bytes,
+                checksum: None,
+            })
+            .collect(),
+        remove: now.difference(&then).map(|n| (*n).clone()).collect(),
+        already_provided: vec![],
+        requested: to.map(|m| m.requested.clone()).unwrap_or_default(),
+        effects: to.map(|m| m.effects.clone()).unwrap_or_default(),
+    }
+}
