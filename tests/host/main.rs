@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "numbers for the one who reads the log")]
 
 mod acceptance;
+mod callers;
 mod content;
 mod hardening;
 mod kills;

@@ -1,6 +1,6 @@
-//! The engine's events for people: one bar on a terminal, plain lines elsewhere, both on stderr. SIGINT and SIGTERM set a
-//! flag that the engine asks for, so that a run ends between two steps; the second signal ends the program at once,
-//! which is as safe as any kill.
+//! The engine's events for people: one bar on a terminal, plain lines elsewhere, both on stderr. SIGINT, SIGTERM and SIGHUP
+//! set a flag that the engine asks for, so that a run ends between two steps; the second signal ends the program at once,
+//! which is as safe as any kill. From the moment at which the change becomes live none ends it: the exit status would be wrong.
 
 use crate::render::{escape, size};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -36,6 +36,8 @@ pub struct Screen {
     cancelled: Arc<AtomicBool>,
     state: Mutex<State>,
     lines: Mutex<Box<dyn Write + Send>>,
+    /// What ends the program at the second signal.
+    impatience: Mutex<Vec<signal_hook::SigId>>,
 }
 
 impl std::fmt::Debug for Screen {
@@ -56,17 +58,26 @@ impl Screen {
             (false, true) => Manner::Notices,
         };
         let screen = Screen::new(manner, Box::new(std::io::stderr()));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        let ignored = ignored();
+        // nohup, and shells for what runs in the background, have some ignored on purpose.
+        for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|s| ignored >> (s - 1) & 1 == 0) {
             let status = i32::from(model::Code::Interrupted.exit_status());
             // In this order: the first signal finds the flag unset and only sets it.
-            signal_hook::flag::register_conditional_shutdown(signal, status, screen.cancelled.clone())?;
+            let id = signal_hook::flag::register_conditional_shutdown(signal, status, screen.cancelled.clone())?;
+            screen.impatience().push(id);
             signal_hook::flag::register(signal, screen.cancelled.clone())?;
         }
         Ok(screen)
     }
 
+    fn impatience(&self) -> MutexGuard<'_, Vec<signal_hook::SigId>> {
+        self.impatience.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn new(manner: Manner, lines: Box<dyn Write + Send>) -> Screen {
-        Screen { manner, cancelled: Arc::default(), state: Mutex::default(), lines: Mutex::new(lines) }
+        let (state, lines, impatience) = (Mutex::default(), Mutex::new(lines), Mutex::default());
+        Screen { manner, cancelled: Arc::default(), state, lines, impatience }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -85,6 +96,11 @@ impl Screen {
     }
 
     fn phase(&self, state: &mut State, phase: Phase) {
+        if phase == Phase::Activate {
+            for id in self.impatience().drain(..) {
+                signal_hook::low_level::unregister(id);
+            }
+        }
         state.moving.clear();
         state.item.clear();
         if let Some(old) = state.bar.take() {
@@ -163,6 +179,13 @@ impl Drop for Screen {
             bar.finish_and_clear();
         }
     }
+}
+
+/// Signals that the caller had ignored, one bit each from SIGHUP (1) on, as proc(5) shows them.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+    mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok()).unwrap_or(0)
 }
 
 fn title(phase: Phase) -> &'static str {

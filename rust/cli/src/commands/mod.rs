@@ -13,7 +13,7 @@ pub(crate) use status::section;
 use crate::args::{Cli, RunArgs, Verb};
 use crate::output::Output;
 use crate::render::{self, Ending};
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use model::Code;
 use model::status::Outcome;
 
@@ -35,7 +35,11 @@ pub fn run(cli: Cli, typed: &str, output: &Output) -> Result<u8> {
 
 /// Shows what a change did and turns it into the exit status.
 fn finish(outcome: &Outcome, args: &RunArgs, ending: Ending, output: &Output) -> Result<u8> {
-    output.document(outcome, |o| render::outcome(o, ending))?;
+    let shown = output.document(outcome, |o| render::outcome(o, ending));
+    match outcome.changed {
+        true => shown.context("The change is live, but it could not be told")?,
+        false => shown?,
+    }
     Ok(exit_status(outcome, args))
 }
 
