@@ -97,7 +97,7 @@ fn hangups() {
         assert!(run.wait_for_sleep(std::time::Duration::from_secs(2)).unwrap());
         // Impatient ones too.
         for _ in 0..2 {
-            s.sh(&format!("kill -HUP $(pgrep -x rpm-ostree-tran)"));
+            s.sh("kill -HUP $(pgrep -x rpm-ostree-tran)");
             if !visible {
                 break;
             }

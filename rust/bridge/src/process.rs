@@ -1,4 +1,9 @@
-//! The one call about descriptors that no safe interface offers.
+//! The few calls about this process that no safe interface offers.
+
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Marks every descriptor but the first three to be closed by the next `exec`, whoever opened it. Needs Linux 5.11.
 ///
@@ -9,4 +14,45 @@ pub fn close_others_on_exec() -> std::io::Result<()> {
     // SAFETY: a flag of descriptors changes; none is closed and no memory is touched.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// Whether the caller of this program ignored SIGPIPE, as systemd does for services.
+static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// Runs before `main`, where the standard library sets SIGPIPE to be ignored and forgets what it was.
+extern "C" fn look_at_sigpipe() {
+    // SAFETY: nothing is changed; `action` is as large as the kernel's answer, for which zeros are a valid value.
+    let handler = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        (libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) == 0).then_some(action.sa_sigaction)
+    };
+    PIPE_WAS_IGNORED.store(handler == Some(libc::SIG_IGN), Ordering::Relaxed);
+}
+
+#[used]
+// SAFETY: the loader calls what is in this section with C's calling convention, once, before `main`.
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_SIGPIPE: extern "C" fn() = look_at_sigpipe;
+
+/// Becomes another program that finds everything as this one did: `argv` with its first word, environment, descriptors,
+/// signals. The standard library's `exec` sets SIGPIPE to its default. Comes back only when it fails.
+pub fn exec<S: AsRef<OsStr>>(program: &Path, argv: &[S]) -> std::io::Error {
+    let text = |s: &OsStr| CString::new(s.as_bytes());
+    let words: Result<Vec<CString>, _> = argv.iter().map(|w| text(w.as_ref())).collect();
+    let (Ok(path), Ok(words)) = (text(program.as_os_str()), words) else {
+        return std::io::ErrorKind::InvalidInput.into();
+    };
+    let mut pointers: Vec<*const libc::c_char> = words.iter().map(|w| w.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    let before = if PIPE_WAS_IGNORED.load(Ordering::Relaxed) { libc::SIG_IGN } else { libc::SIG_DFL };
+    // SAFETY: neither disposition runs code of ours; every pointer is to a C string that lives until the call is over,
+    // and the list ends with a null pointer.
+    unsafe {
+        libc::signal(libc::SIGPIPE, before);
+        libc::execv(path.as_ptr(), pointers.as_ptr());
+    }
+    let error = std::io::Error::last_os_error();
+    // SAFETY: as above. This program goes on, and expects errors instead of the signal.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    error
 }

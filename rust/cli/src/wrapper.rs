@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 /// Verbs that `--transient` makes ours.
 const VERBS: [&str; 8] = ["install", "uninstall", "remove", "status", "rollback", "reset", "history", "diff"];
@@ -71,8 +72,11 @@ pub fn run(argv: &[OsString]) -> Outcome {
         Decision::Ours(words) => Outcome::Ours(words),
         Decision::Status(words) => match real() {
             None => Outcome::Ours(words),
-            Some(program) if Path::new(engine::generation::RUN_DIR).exists() => Outcome::Exit(status(&program, argv)),
-            Some(program) => Outcome::Exit(exec(&program, argv)),
+            // Without a section it is a call like any other.
+            Some(program) => match section() {
+                Ok(None) => Outcome::Exit(exec(&program, argv)),
+                section => Outcome::Exit(status(&program, argv, section)),
+            },
         },
         Decision::PassThrough => match real() {
             Some(program) => Outcome::Exit(exec(&program, argv)),
@@ -81,7 +85,12 @@ pub fn run(argv: &[OsString]) -> Outcome {
     }
 }
 
-/// The same call of another program, `argv[0]` included.
+/// What is shown below the real status. Where this program never ran it does not even look.
+fn section() -> anyhow::Result<Option<String>> {
+    if Path::new(engine::generation::RUN_DIR).exists() { crate::commands::section() } else { Ok(None) }
+}
+
+/// The same call of another program as a child, `argv[0]` included.
 fn command(program: &Path, argv: &[OsString]) -> Command {
     let mut command = Command::new(program);
     if let Some(name) = argv.first() {
@@ -93,15 +102,19 @@ fn command(program: &Path, argv: &[OsString]) -> Command {
 
 /// Becomes the real program. Comes back only when that fails.
 fn exec(program: &Path, argv: &[OsString]) -> u8 {
-    let error = command(program, argv).exec();
+    let error = bridge::process::exec(program, argv);
     let error = anyhow::Error::from(error).context(format!("Running {}", program.display()));
     Output::new(false).failure(&Report::from_error(&error));
     NOT_FOUND - 1
 }
 
-/// The real status, then our section. The exit status is that of the real one.
-fn status(program: &Path, argv: &[OsString]) -> u8 {
+/// The real status, then our section. The exit status, or the signal, is that of the real one.
+fn status(program: &Path, argv: &[OsString], section: anyhow::Result<Option<String>>) -> u8 {
     let output = Output::new(false);
+    // ^C goes to both; the real one decides what it means. Not ignored, as that would be handed down.
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGQUIT] {
+        let _ = signal_hook::flag::register(signal, Arc::default());
+    }
     let real = match command(program, argv).status() {
         Ok(status) => status,
         Err(error) => {
@@ -111,13 +124,16 @@ fn status(program: &Path, argv: &[OsString]) -> u8 {
         }
     };
     if real.success() {
-        match crate::commands::section() {
+        match section {
             Ok(Some(text)) => {
                 let _ = output.stdout(&format!("\n{text}"));
             }
             Ok(None) => {}
             Err(error) => output.warning(&format!("transient layer: {}", Report::from_error(&error).message)),
         }
+    }
+    if let Some(signal) = real.signal() {
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
     }
     let killed = || real.signal().and_then(|s| u8::try_from(128 + s).ok()).unwrap_or(1);
     real.code().and_then(|c| u8::try_from(c).ok()).unwrap_or_else(killed)

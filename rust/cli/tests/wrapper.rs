@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 const STAND_IN: &str = r#"#!/bin/bash
 for a in "$@"; do printf '%s\0' "$a"; done > "$RECORD/argv"
 tr '\0' '\n' < /proc/$$/environ | sort > "$RECORD/environ"
+grep '^Sig[IB]' /proc/$$/status > "$RECORD/signals"
 cat
 exit "${STATUS:-0}"
 "#;
@@ -80,6 +81,26 @@ fn a_call_without_the_word_arrives_unchanged() {
     let names: Vec<&str> = environ.lines().filter_map(|l| l.split('=').next()).collect();
     assert_eq!(names, ["ODD", "PATH", "RECORD", "STATUS"]);
     assert!(environ.contains("ODD=a b=\u{e9}\n"));
+}
+
+/// Services of systemd ignore SIGPIPE, shells do not; the standard library would give both the same.
+#[test]
+fn signals_arrive_as_they_are() {
+    let door = Door::new(true);
+    let signals = |program: &Path, trap: &str| {
+        let script = format!("trap '' {trap}; exec {} upgrade", program.display());
+        let search = format!("{}:/usr/bin:/bin", door.path("real").display());
+        let mut command = Command::new("/bin/bash");
+        command.args(["-c", &script]).env("PATH", search).env("RECORD", door.path("record")).stdin(Stdio::null());
+        assert!(command.status().unwrap().success());
+        std::fs::read_to_string(door.path("record/signals")).unwrap()
+    };
+    let (wrapper, real) = (door.path("wrapper/rpm-ostree"), door.path("real/rpm-ostree"));
+    let direct = signals(&real, "PIPE USR1");
+    assert_ne!(direct, signals(&real, "USR1"));
+    for trap in ["USR1", "PIPE USR1", "HUP INT TERM"] {
+        assert_eq!(signals(&wrapper, trap), signals(&real, trap), "{trap}");
+    }
 }
 
 #[test]
