@@ -291,6 +291,9 @@ problem_kind(rpmProblemType type)
     case RPMPROB_CONFLICT:
     case RPMPROB_OBSOLETES:
       return TRANSIENT_PROBLEM_DEPENDENCY;
+    /* Signatures are not asked for in a transaction, so only a digest can be wrong. */
+    case RPMPROB_VERIFY:
+      return TRANSIENT_PROBLEM_DIGEST;
     default:
       return TRANSIENT_PROBLEM_OTHER;
     }

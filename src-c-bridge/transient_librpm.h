@@ -61,6 +61,7 @@ enum transient_problem_kind {
   TRANSIENT_PROBLEM_FILE_CONFLICT,
   TRANSIENT_PROBLEM_SPACE,
   TRANSIENT_PROBLEM_DEPENDENCY,
+  TRANSIENT_PROBLEM_DIGEST,
 };
 typedef void (*transient_problem)(void *data, int kind, const char *text);
 

@@ -73,6 +73,8 @@ pub enum ProblemKind {
     Space,
     /// Requires, conflicts or obsoletes.
     Dependency,
+    /// The header or payload has another digest than the package says.
+    Digest,
 }
 
 /// One reason why a transaction does not run.

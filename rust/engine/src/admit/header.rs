@@ -2,6 +2,7 @@
 //! checked against the file. The rpm crate then parses the same bytes, so that both must agree that it is a header.
 //! Layout: <https://rpm-software-management.github.io/rpm/manual/format_header.html>.
 
+use super::Mismatch;
 use crate::names::printable;
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::fs::FileType;
@@ -15,11 +16,14 @@ const MAX_ENTRIES: u32 = 0xffff;
 const MAX_DATA: u32 = 0x0fff_ffff;
 const LEAD: usize = 96;
 const GHOST: u32 = 1 << 6;
+/// `FILEDIGESTALGO` of SHA-256, by RFC 4880; without the tag it is MD5.
+const SHA256: u64 = 8;
 
 mod tag {
     pub const OLDFILENAMES: u32 = 1027;
     pub const FILESIZES: u32 = 1028;
     pub const FILEMODES: u32 = 1030;
+    pub const FILEDIGESTS: u32 = 1035;
     pub const FILELINKTOS: u32 = 1036;
     pub const FILEFLAGS: u32 = 1037;
     pub const FILEDEVICES: u32 = 1095;
@@ -30,6 +34,8 @@ mod tag {
     pub const PAYLOADFORMAT: u32 = 1124;
     pub const PAYLOADCOMPRESSOR: u32 = 1125;
     pub const LONGFILESIZES: u32 = 5008;
+    pub const FILEDIGESTALGO: u32 = 5011;
+    pub const PAYLOADSHA256: u32 = 5092;
 }
 
 /// One file as the header lists it.
@@ -47,6 +53,8 @@ pub struct HeaderFile {
     pub ghost: bool,
     /// Other members of a hard link set have the same.
     pub inode: Option<(u32, u32)>,
+    /// SHA-256 of the content in hexadecimal. Older digests are left to librpm.
+    pub sha256: Option<Vec<u8>>,
 }
 
 impl HeaderFile {
@@ -71,6 +79,8 @@ pub struct PackageFile {
     pub format: Vec<u8>,
     /// `PAYLOADCOMPRESSOR`, `gzip` when it is missing, as librpm has it.
     pub compressor: Vec<u8>,
+    /// SHA-256 of the payload as it is in the file, in hexadecimal; packages before rpm 4.14 have none.
+    pub payload_sha256: Option<Vec<u8>>,
     path: PathBuf,
     payload: u64,
 }
@@ -108,12 +118,13 @@ pub fn open(path: &Path) -> Result<PackageFile> {
     left = left.saturating_sub(pad as u64);
     let header = read_header(&mut input, &mut left, &mut bytes).context("header")?;
     let metadata = parse(&bytes)?;
-    metadata.check_digests().and_then(|d| d.result()).map_err(from_crate)?;
+    metadata.check_digests().and_then(|d| d.result()).map_err(|e| Mismatch(from_crate(e).to_string()))?;
     Ok(PackageFile {
         metadata,
         files: header.files()?,
         format: header.string(tag::PAYLOADFORMAT).unwrap_or(b"cpio").to_vec(),
         compressor: header.string(tag::PAYLOADCOMPRESSOR).unwrap_or(b"gzip").to_vec(),
+        payload_sha256: header.strings(tag::PAYLOADSHA256)?.and_then(|d| Some(d.first()?.to_vec())),
         path: path.to_path_buf(),
         payload: bytes.len() as u64,
     })
@@ -260,6 +271,9 @@ impl Raw {
         let flags = self.column(tag::FILEFLAGS, rows)?;
         let (devices, inodes) = (self.column(tag::FILEDEVICES, rows)?, self.column(tag::FILEINODES, rows)?);
         let links = self.strings(tag::FILELINKTOS)?;
+        let algorithm = self.numbers(tag::FILEDIGESTALGO)?.and_then(|a| a.first().copied());
+        let digests = if algorithm == Some(SHA256) { self.strings(tag::FILEDIGESTS)? } else { None };
+        ensure!(digests.as_ref().is_none_or(|d| d.len() == rows), "its file digests are not one for each file");
         ensure!(links.as_ref().is_none_or(|l| l.len() == rows), "its symlink targets are not one for each file");
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         Ok(paths
@@ -272,6 +286,7 @@ impl Raw {
                 link: links.as_ref().map(|l| l[n].to_vec()).unwrap_or_default(),
                 ghost: flags.as_ref().is_some_and(|f| narrow(f[n]) & GHOST != 0),
                 inode: devices.as_ref().zip(inodes.as_ref()).map(|(d, i)| (narrow(d[n]), narrow(i[n]))),
+                sha256: digests.as_ref().map(|d| d[n].to_vec()).filter(|d| !d.is_empty()),
             })
             .collect())
     }

@@ -1,6 +1,7 @@
 //! Reads every package before librpm does, and refuses what must not come in: header first, then space, then the whole
 //! payload. librpm is no judge of hostile files (it installs through `..`), and nothing of a package has run yet here.
-//! Digests of single files and signatures are not judged here: `fetch` and librpm do.
+//! SHA-256 digests are checked on the way, so that damage has its name; older digests and signatures are left to `fetch`
+//! and librpm.
 
 mod denied;
 mod header;
@@ -30,10 +31,16 @@ pub struct Policy {
     pub arches: Vec<String>,
 }
 
+/// A digest is another than the package promises.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Mismatch(String);
+
 /// Checks packages against each other, the base (the pristine `/usr`) and the space; changes nothing.
 ///
 /// # Errors
-/// [`model::Code::Refused`] with path and package, [`model::Code::NoSpace`] with needed and free figures.
+/// [`model::Code::Refused`] with path and package, [`model::Code::FileConflict`] where the base has another kind of file,
+/// [`model::Code::NoSpace`] with needed and free figures, [`model::Code::Checksum`] for a damaged package.
 pub fn admit(packages: &[FetchedPackage], policy: &Policy, space: Space, base: &Path) -> Result<()> {
     let files: Vec<_> = packages.iter().map(|p| (p.path.as_path(), Some(&p.planned.nevra))).collect();
     admit_files(&files, policy, space, base)
@@ -44,9 +51,17 @@ pub fn admit(packages: &[FetchedPackage], policy: &Policy, space: Space, base: &
 /// # Errors
 /// When it is no package.
 pub fn owned_paths(package: &Path) -> Result<Vec<Vec<u8>>> {
-    let name = package.file_name().map(|n| printable_path(Path::new(n))).unwrap_or_default();
-    let file = header::open(package).with_context(|| format!("Reading {name}"))?;
+    let file = header::open(package).with_context(|| format!("Reading {}", file_name(package)))?;
     Ok(file.files.into_iter().map(|f| f.path).collect())
+}
+
+/// Refuses a file that another reader, who said `why`, could not read: in the words of admission, if that finds the fault
+/// as well.
+pub fn no_package(package: &Path, why: &anyhow::Error) -> anyhow::Error {
+    match header::open(package) {
+        Err(e) => unreadable(package, &e),
+        Ok(_) => unreadable(package, why),
+    }
 }
 
 /// [`admit`] for files, each with the name that its source gave it.
@@ -79,10 +94,8 @@ struct Package {
 
 impl Package {
     fn read(path: &Path, expected: Option<&Nevra>, policy: &Policy) -> Result<Package> {
-        let name = path.file_name().map(|n| printable_path(Path::new(n))).unwrap_or_default();
-        let unreadable = |e: anyhow::Error| refuse(&name, &format!("it is no readable package: {e:#}"));
-        let file = header::open(path).map_err(unreadable)?;
-        let nevra = nevra(&file.metadata).map_err(unreadable)?;
+        let file = header::open(path).map_err(|e| unreadable(path, &e))?;
+        let nevra = nevra(&file.metadata).map_err(|e| unreadable(path, &e))?;
         let package = Package { nevra, file, places: vec![] };
         package.check_identity(expected, policy).map_err(|e| package.refused(&e))?;
         Ok(package)
@@ -91,6 +104,9 @@ impl Package {
     fn refused(&self, why: &anyhow::Error) -> anyhow::Error {
         if let Some(failure) = why.downcast_ref::<Failure>() {
             return failure.clone().into();
+        }
+        if why.is::<Mismatch>() {
+            return mismatch(&self.nevra.to_string(), why);
         }
         refuse(&self.nevra.to_string(), &format!("{why:#}"))
     }
@@ -125,6 +141,11 @@ impl Package {
         .into()
     }
 
+    /// A path that nobody can make both of; forcing the replacement of files does not help here.
+    fn conflict(&self, why: &str) -> anyhow::Error {
+        Failure::new(Code::FileConflict, format!("{} is refused: {why}", self.nevra)).into()
+    }
+
     /// Judges the path and kind of every file.
     fn place(&mut self, base: &mut paths::Base<'_>, policy: &Policy) -> Result<()> {
         let forced = policy.force_unsafe.contains(&self.nevra.name);
@@ -149,10 +170,12 @@ impl Package {
             match base.kind(&place) {
                 Some(there) if there.is_dir() && !file.is_dir() => {
                     let what = if kind == FileType::Symlink { "symlink" } else { "file" };
-                    anyhow::bail!("{shown} is a {what}, and the base has a directory there");
+                    return Err(self.conflict(&format!("{shown} is a {what}, and the base has a directory there")));
                 }
                 Some(there) if !there.is_dir() && file.is_dir() && !base.leads_to_dir(&place) => {
-                    anyhow::bail!("{shown} is a directory, and the base has something else there");
+                    return Err(
+                        self.conflict(&format!("{shown} is a directory, and the base has something else there"))
+                    );
                 }
                 _ => places.push(Some(place)),
             }
@@ -166,8 +189,25 @@ impl Package {
     }
 }
 
+/// The file is all that is known of it.
+fn unreadable(path: &Path, why: &anyhow::Error) -> anyhow::Error {
+    let name = file_name(path);
+    if why.is::<Mismatch>() {
+        return mismatch(&name, why);
+    }
+    refuse(&name, &format!("it is no readable package: {why:#}"))
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map(|n| printable_path(Path::new(n))).unwrap_or_default()
+}
+
 fn refuse(package: &str, why: &str) -> anyhow::Error {
     Failure::new(Code::Refused, format!("{package} is refused: {why}")).into()
+}
+
+fn mismatch(package: &str, why: &anyhow::Error) -> anyhow::Error {
+    Failure::new(Code::Checksum, format!("{package} is damaged: {why:#}")).into()
 }
 
 /// The name in the header; a name that does not print and parse back is none.
@@ -196,8 +236,16 @@ fn check_space(packages: &[Package], space: Space, base: &Path) -> Result<()> {
         let (b, i) = header::footprint(&package.file.files);
         (bytes, inodes) = (bytes.saturating_add(b), inodes.saturating_add(i));
     }
+    let whose = match packages {
+        [one] => format!("{} needs", one.nevra),
+        // With many, the largest is what a user can leave out.
+        _ => match packages.iter().max_by_key(|p| header::footprint(&p.file.files)) {
+            Some(largest) => format!("the {} packages, {} the largest of them, need", packages.len(), largest.nevra),
+            None => "the packages need".into(),
+        },
+    };
     let needs = |what: String, free: String| {
-        let failure = Failure::new(Code::NoSpace, format!("the packages need {what}, and the store has {free} left"));
+        let failure = Failure::new(Code::NoSpace, format!("{whose} {what}, and the store has {free} left"));
         Err(failure.hint("uninstall something, or reset").into())
     };
     if bytes > space.free_bytes {
@@ -230,7 +278,8 @@ fn check_payloads(packages: &[Package]) -> Result<()> {
             packages.get(n).map(|p| (n, p))
         } {
             let file = &package.file;
-            let check = || payload::check(file.payload()?, &file.compressor, &file.format, &file.files);
+            let digest = file.payload_sha256.as_deref();
+            let check = || payload::check(file.payload()?, digest, &file.compressor, &file.format, &file.files);
             if let Err(e) = check() {
                 failed.push((n, package.refused(&e)));
             }

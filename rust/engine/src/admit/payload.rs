@@ -3,10 +3,12 @@
 //! payload claims. Formats: cpio "newc" and rpm's stripped variant for large files and format 6.
 //! Layout: <https://rpm-software-management.github.io/rpm/manual/format_payload.html>.
 
+use super::Mismatch;
 use super::header::HeaderFile;
 use crate::names::printable;
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::fs::FileType;
+use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
 
@@ -17,11 +19,27 @@ const LONGEST: u64 = 4096;
 /// Zeros after the trailer: cpio pads to its block, at most this.
 const PADDING: u64 = 64 * 1024;
 
-/// Checks the whole payload.
+/// Checks the whole payload, and its digest where the header has one.
 ///
 /// # Errors
-/// What is wrong with it, as one phrase.
-pub fn check(mut input: impl BufRead, compressor: &[u8], format: &[u8], files: &[HeaderFile]) -> Result<()> {
+/// What is wrong with it, as one phrase; [`Mismatch`] when it is not the payload that the header promises.
+pub fn check(
+    input: impl BufRead,
+    digest: Option<&[u8]>,
+    compressor: &[u8],
+    format: &[u8],
+    files: &[HeaderFile],
+) -> Result<()> {
+    let Some(want) = digest else { return check_content(input, compressor, format, files) };
+    let mut input = Hashed { input, hash: Sha256::new() };
+    let found = check_content(&mut input, compressor, format, files);
+    // Content of a damaged payload is wrong in any way; that it is damaged is what the user can do something about.
+    std::io::copy(&mut input, &mut std::io::sink()).context("its payload cannot be read")?;
+    same_digest("its payload", &input.hash.finalize(), want)?;
+    found
+}
+
+fn check_content(mut input: impl BufRead, compressor: &[u8], format: &[u8], files: &[HeaderFile]) -> Result<()> {
     ensure!(format == b"cpio", "its payload is in the format \"{}\", not cpio", printable(format));
     let start = input.fill_buf().context("its payload cannot be read")?;
     if start.is_empty() && files.iter().all(|f| f.ghost) {
@@ -115,7 +133,14 @@ fn archive(input: &mut impl Read, files: &[HeaderFile]) -> Result<()> {
                     entry.size,
                     file.size
                 );
-                skip(input, entry.size)?;
+                match &file.sha256 {
+                    Some(want) if !empty_link => {
+                        let mut hash = Sha256::new();
+                        each_block(input, entry.size, |block| hash.update(block))?;
+                        same_digest(&shown, &hash.finalize(), want)?;
+                    }
+                    _ => skip(input, entry.size)?,
+                }
             }
             _ => ensure!(entry.size == 0, "{shown} has content in the payload, and is not a file"),
         }
@@ -197,15 +222,58 @@ fn hex(input: &mut impl Read) -> Result<u64> {
 }
 
 fn skip(input: &mut impl Read, bytes: u64) -> Result<()> {
+    each_block(input, bytes, |_| {})
+}
+
+/// Reads this many bytes and shows them piece by piece.
+fn each_block(input: &mut impl Read, bytes: u64, mut see: impl FnMut(&[u8])) -> Result<()> {
     let mut block = [0; 65536];
     let mut left = bytes;
     while left > 0 {
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
         let n = input.read(&mut block[..wanted]).context(ENDS)?;
         ensure!(n > 0, ENDS);
+        see(&block[..n]);
         left -= n as u64;
     }
     Ok(())
+}
+
+/// The digest is the one that the header has.
+fn same_digest(what: &str, got: &[u8], want: &[u8]) -> Result<()> {
+    let got: String = got.iter().map(|b| format!("{b:02x}")).collect();
+    if got.as_bytes().eq_ignore_ascii_case(want) {
+        return Ok(());
+    }
+    Err(Mismatch(format!("{what} has the SHA-256 digest {got}, and the header says {}", printable(want))).into())
+}
+
+/// Hashes what is consumed.
+struct Hashed<R> {
+    input: R,
+    hash: Sha256,
+}
+
+impl<R: BufRead> Read for Hashed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let n = self.input.read(buffer)?;
+        self.hash.update(&buffer[..n]);
+        Ok(n)
+    }
+}
+
+impl<R: BufRead> BufRead for Hashed<R> {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        self.input.fill_buf()
+    }
+
+    fn consume(&mut self, n: usize) {
+        // What was filled is still there, so this reads nothing.
+        if let Ok(block) = self.input.fill_buf() {
+            self.hash.update(&block[..n.min(block.len())]);
+        }
+        self.input.consume(n);
+    }
 }
 
 /// Which files are names of one inode.

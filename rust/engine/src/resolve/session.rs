@@ -5,9 +5,11 @@ use super::config::{Config, Main, RepoConfig, glob_matches, read_main};
 use super::metadata::{self, Source};
 use super::vars::{Vars, basearch, version_id};
 use super::{Input, subject};
-use anyhow::Result;
+use crate::admit;
+use crate::names::printable;
+use anyhow::{Result, anyhow};
 use bridge::solv::{Match, Package, Pool, Repo};
-use model::{LayeredPackage, Nevra, PackageArg, Progress};
+use model::{Code, Failure, LayeredPackage, Nevra, PackageArg, Progress};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -167,7 +169,15 @@ impl<'a> Session<'a> {
         let repo = self.pool.add_repo("@commandline", 0, 0)?;
         for arg in &input.request.install {
             let PackageArg::LocalFile(path) = arg else { continue };
-            let p = self.pool.add_rpm(repo, path)?;
+            let p = self.pool.add_rpm(repo, path).map_err(|e| {
+                // The innermost error is libsolv's own, which begins with the path.
+                let text = printable(e.root_cause().to_string().as_bytes());
+                admit::no_package(path, &anyhow!("{}", text.rsplit_once(": ").map_or(&*text, |(_, why)| why)))
+            })?;
+            if matches!(self.pool.nevra(p).arch.as_str(), "src" | "nosrc") {
+                let message = format!("{} is refused: it is a source package", self.pool.nevra(p));
+                return Err(Failure::new(Code::Refused, message).into());
+            }
             if !self.pool.runs(p) {
                 return Err(subject::cannot_run(self, p).into());
             }

@@ -199,7 +199,12 @@ fn name_lack_of_space(error: anyhow::Error) -> anyhow::Error {
 
 /// A run that ended in the middle.
 fn failed(reason: &str) -> Failure {
-    let code = if reason.contains("No space left on device") { Code::NoSpace } else { Code::Failed };
+    let code = match reason {
+        _ if reason.contains("No space left on device") => Code::NoSpace,
+        // librpm's words for a file whose digest is another than the header says.
+        _ if reason.contains("Digest mismatch") => Code::Checksum,
+        _ => Code::Failed,
+    };
     Failure::new(code, format!("the RPM transaction failed: {reason}"))
 }
 
@@ -207,6 +212,7 @@ fn failed(reason: &str) -> Failure {
 fn refuse(problems: &[Problem]) -> Result<()> {
     const SHOWN: usize = 5;
     let order = [
+        (ProblemKind::Digest, Code::Checksum),
         (ProblemKind::Space, Code::NoSpace),
         (ProblemKind::FileConflict, Code::FileConflict),
         (ProblemKind::Dependency, Code::Unsolvable),

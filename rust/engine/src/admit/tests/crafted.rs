@@ -131,8 +131,12 @@ impl Craft {
     }
 
     fn refused(&self, part: &str) {
+        self.refused_as(Code::Refused, part);
+    }
+
+    fn refused_as(&self, code: Code, part: &str) {
         let failure = self.admit().expect_err(part);
-        assert_eq!(failure.code, Code::Refused, "{failure}");
+        assert_eq!(failure.code, code, "{failure}");
         assert!(failure.message.contains(part), "wanted {part:?} in {:?}", failure.message);
     }
 }
@@ -201,12 +205,16 @@ fn paths() {
         (b"/lib64/libc.so.6", "/lib64/libc.so.6 is part of the C library"),
         (b"/usr/lib/modules/6.1/vmlinuz", "is part of a kernel"),
         (b"/sbin/rpm", "/sbin/rpm is part of rpm"),
-        (b"/usr/share/doc", "is a file, and the base has a directory there"),
     ] {
         craft(&[file(path)]).refused(part);
     }
     craft(&[item(b"/usr/lib/systemd/systemd", DIR, b"")]).refused("is part of systemd");
-    craft(&[item(b"/usr/lib/systemd", LINK, b"/tmp")]).refused("is a symlink, and the base has a directory there");
+    for (one, part) in [
+        (file(b"/usr/share/doc"), "/usr/share/doc is a file, and the base has a directory there"),
+        (item(b"/usr/lib/systemd", LINK, b"/tmp"), "is a symlink, and the base has a directory there"),
+    ] {
+        craft(&[one]).refused_as(Code::FileConflict, part);
+    }
     // A directory where the base has a symlink to one is rpm's usual case.
     craft(&[item(b"/usr/man", DIR, b""), file(b"/usr/man/x")]).admit().unwrap();
 }
@@ -316,11 +324,34 @@ fn lengths_in_the_header_are_not_believed() {
     assert!(failure.message.contains("16.0 EiB"), "{failure}");
 }
 
+/// SHA-256 of `text`, the content of [`file`].
+const TEXT: &[u8] = b"982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1\0";
+const ZERO: &[u8] = b"0000000000000000000000000000000000000000000000000000000000000000\0";
+
+#[test]
+fn a_wrong_digest_is_damage() {
+    let with = |tags: &[(u32, u32, u32, &'static [u8])]| {
+        let tags = tags.iter().map(|(tag, kind, count, value)| (*tag, *kind, *count, value.to_vec())).collect();
+        craft(&[file(b"/usr/bin/x")]).with(|c| c.extra = tags)
+    };
+    let sha256 = (5011, 4, 1, &[0, 0, 0, 8][..]);
+    with(&[sha256, (1035, 8, 1, TEXT)]).admit().unwrap();
+    let one = with(&[sha256, (1035, 8, 1, ZERO)]);
+    one.refused_as(Code::Checksum, "crafted-1-1.noarch is damaged: /usr/bin/x has the SHA-256 digest 982d9e3eb996f559");
+    // Of an algorithm that is not looked at here.
+    with(&[(1035, 8, 1, ZERO)]).admit().unwrap();
+    with(&[sha256, (1035, 8, 2, &[TEXT, TEXT].concat().leak()[..])]).refused("its file digests are not one for each");
+    let payload = with(&[(5092, 8, 1, ZERO)]);
+    payload.refused_as(Code::Checksum, "crafted-1-1.noarch is damaged: its payload has the SHA-256 digest");
+    // Damage is the reason, whatever follows from it.
+    payload.with(|c| c.tail = b"more").refused_as(Code::Checksum, "its payload has the SHA-256 digest");
+}
+
 #[test]
 fn inodes_count_too() {
     let tmp = tempfile::tempdir().unwrap();
     let two = craft(&[file(b"/usr/bin/x"), file(b"/usr/bin/y")]).write(tmp.path());
     let failure = try_with(&[&two], &policy(), Space { free_inodes: 1, ..PLENTY }).unwrap_err();
     assert_eq!(failure.code, Code::NoSpace);
-    assert_eq!(failure.message, "the packages need 2 inodes, and the store has 1 left");
+    assert_eq!(failure.message, "crafted-1-1.noarch needs 2 inodes, and the store has 1 left");
 }
