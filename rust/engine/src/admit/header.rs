@@ -16,14 +16,11 @@ const MAX_ENTRIES: u32 = 0xffff;
 const MAX_DATA: u32 = 0x0fff_ffff;
 const LEAD: usize = 96;
 const GHOST: u32 = 1 << 6;
-/// `FILEDIGESTALGO` of SHA-256, by RFC 4880; without the tag it is MD5.
-const SHA256: u64 = 8;
 
 mod tag {
     pub const OLDFILENAMES: u32 = 1027;
     pub const FILESIZES: u32 = 1028;
     pub const FILEMODES: u32 = 1030;
-    pub const FILEDIGESTS: u32 = 1035;
     pub const FILELINKTOS: u32 = 1036;
     pub const FILEFLAGS: u32 = 1037;
     pub const FILEDEVICES: u32 = 1095;
@@ -34,7 +31,6 @@ mod tag {
     pub const PAYLOADFORMAT: u32 = 1124;
     pub const PAYLOADCOMPRESSOR: u32 = 1125;
     pub const LONGFILESIZES: u32 = 5008;
-    pub const FILEDIGESTALGO: u32 = 5011;
     pub const PAYLOADSHA256: u32 = 5092;
 }
 
@@ -53,8 +49,6 @@ pub struct HeaderFile {
     pub ghost: bool,
     /// Other members of a hard link set have the same.
     pub inode: Option<(u32, u32)>,
-    /// SHA-256 of the content in hexadecimal. Older digests are left to librpm.
-    pub sha256: Option<Vec<u8>>,
 }
 
 impl HeaderFile {
@@ -271,9 +265,6 @@ impl Raw {
         let flags = self.column(tag::FILEFLAGS, rows)?;
         let (devices, inodes) = (self.column(tag::FILEDEVICES, rows)?, self.column(tag::FILEINODES, rows)?);
         let links = self.strings(tag::FILELINKTOS)?;
-        let algorithm = self.numbers(tag::FILEDIGESTALGO)?.and_then(|a| a.first().copied());
-        let digests = if algorithm == Some(SHA256) { self.strings(tag::FILEDIGESTS)? } else { None };
-        ensure!(digests.as_ref().is_none_or(|d| d.len() == rows), "its file digests are not one for each file");
         ensure!(links.as_ref().is_none_or(|l| l.len() == rows), "its symlink targets are not one for each file");
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         Ok(paths
@@ -286,7 +277,6 @@ impl Raw {
                 link: links.as_ref().map(|l| l[n].to_vec()).unwrap_or_default(),
                 ghost: flags.as_ref().is_some_and(|f| narrow(f[n]) & GHOST != 0),
                 inode: devices.as_ref().zip(inodes.as_ref()).map(|(d, i)| (narrow(d[n]), narrow(i[n]))),
-                sha256: digests.as_ref().map(|d| d[n].to_vec()).filter(|d| !d.is_empty()),
             })
             .collect())
     }

@@ -1,7 +1,7 @@
 //! Reads every package before librpm does, and refuses what must not come in: header first, then space, then the whole
 //! payload. librpm is no judge of hostile files (it installs through `..`), and nothing of a package has run yet here.
-//! SHA-256 digests are checked on the way, so that damage has its name; older digests and signatures are left to `fetch`
-//! and librpm.
+//! Digests of header and payload are checked on the way, so that damage has its name; those of single files, which librpm
+//! compares while it writes them, and signatures are not judged here.
 
 mod denied;
 mod header;

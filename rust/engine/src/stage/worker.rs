@@ -208,6 +208,19 @@ fn failed(reason: &str) -> Failure {
     Failure::new(code, format!("the RPM transaction failed: {reason}"))
 }
 
+/// librpm writes `NAME;01234567` before it renames that to `NAME`, which is the one that people know.
+fn final_names(reason: &str) -> String {
+    let mut pieces = reason.split(';');
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        match piece.split_at_checked(8) {
+            Some((number, rest)) if number.chars().all(|c| c.is_ascii_hexdigit()) => text.push_str(rest),
+            _ => text.extend([";", piece]),
+        }
+    }
+    text
+}
+
 /// Fails when there are problems. The gravest kind gives the code.
 fn refuse(problems: &[Problem]) -> Result<()> {
     const SHOWN: usize = 5;
@@ -287,6 +300,7 @@ impl Run<'_> {
                 }
             }
             Step::UnpackFailed { package, reason } => {
+                let reason = final_names(&reason);
                 let mut failure = failed(&reason);
                 failure.message = format!("{package} cannot be unpacked: {reason}");
                 self.unpack.get_or_insert(failure);
@@ -310,5 +324,32 @@ impl Run<'_> {
             Ok(()) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(_) => String::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_messages_are_the_final_ones() {
+        for (said, shown) in [
+            (
+                "failed on file /usr/bin/x;6b0de4f7: cpio: Digest mismatch",
+                "failed on file /usr/bin/x: cpio: Digest mismatch",
+            ),
+            ("on /usr/a;b;0123abcd", "on /usr/a;b"),
+            ("one; two;", "one; two;"),
+            ("", ""),
+        ] {
+            assert_eq!(final_names(said), shown);
+        }
+    }
+
+    #[test]
+    fn a_failed_run_has_the_code_of_its_reason() {
+        assert_eq!(failed("cpio: Digest mismatch").code, Code::Checksum);
+        assert_eq!(failed("cpio: write failed - No space left on device").code, Code::NoSpace);
+        assert_eq!(failed("cpio: Bad magic").code, Code::Failed);
     }
 }
