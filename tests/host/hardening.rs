@@ -169,3 +169,17 @@ fn store_that_fills_up_at_the_swap() {
     assert_eq!(out.status, 0, "{out:?}");
     s.sh("rm /run/rpm-ostree-transient/store/fill; rpm -q b && rpm-ostree-transient history | grep -q 'install b'");
 }
+
+/// What removes needs no cache, and a file that is no package is named as the user named it.
+#[test]
+fn a_cache_that_cannot_be_written() {
+    let s = Scenario::signed();
+    s.ok(&["install", "a", "b"]);
+    s.sh("mkdir -p /var/cache/rpm-ostree-transient/unfinished && mount -t tmpfs -o ro none /var/cache");
+    s.ok(&["uninstall", "a"]);
+    s.ok(&["rollback"]);
+    s.sh("umount /var/cache; echo junk > /root/junk.rpm");
+    let text = s.fails(&["install", "/root/junk.rpm"], 78);
+    assert!(text.contains("error: junk.rpm cannot be read as an RPM package") && !text.contains("/var/"), "{text}");
+    s.ok(&["reset"]);
+}

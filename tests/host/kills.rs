@@ -66,6 +66,47 @@ fn killed_at_every_step() {
     }
 }
 
+/// What is layered, as the database has it and as status tells it.
+fn layered(s: &Scenario, base: &str) -> (String, String) {
+    let found = s.sh("rpm -qa --qf '%{nevra}\n' | LC_ALL=C sort");
+    let found: Vec<&str> = found.lines().filter(|l| !base.lines().any(|b| b == *l)).collect();
+    let status: serde_json::Value = serde_json::from_str(&s.ok(&["status", "--json"])).unwrap();
+    let packages = status["status"]["packages"].as_array().unwrap();
+    let mut told: Vec<&str> = packages.iter().map(|p| p["nevra"].as_str().unwrap()).collect();
+    told.sort_unstable();
+    (found.join(" "), told.join(" "))
+}
+
+/// Status, database and tree say the same after each kill, and the way back leads to where it leads without one.
+#[test]
+fn told_truly_after_every_kill() {
+    let s = Scenario::signed();
+    let base = s.sh("rpm -qa --qf '%{nevra}\n'");
+    s.ok(&["install", "a"]);
+    s.ok(&["install", "--download-only", "b"]);
+    for (step, visible) in STEPS {
+        for (verb, args) in [("install", &["install", "-C", "b"][..]), ("rollback", &["rollback"])] {
+            if verb == "rollback" {
+                if ["resolved", "fetched", "admitted", "staged", "harvested", "sealed"].contains(step) {
+                    continue;
+                }
+                s.ok(&["install", "-C", "b"]);
+            }
+            s.kill_at(step, args);
+            let (found, told) = layered(&s, &base);
+            assert_eq!(found, told, "{verb} killed at {step}");
+            assert_eq!(found.contains("b-1.0"), *visible == (verb == "install"), "{verb} killed at {step}: {found}");
+            if found.contains("b-1.0") {
+                s.ok(&["rollback"]);
+            } else {
+                // Repairs, so that the next run is not held while it does so.
+                s.ok(&["install", "-C", "--idempotent", "a"]);
+            }
+            assert_eq!(layered(&s, &base), ("a-1.0-1.noarch".into(), "a-1.0-1.noarch".into()));
+        }
+    }
+}
+
 /// An error instead of a kill: undone at once.
 #[test]
 fn failing_at_every_step() {

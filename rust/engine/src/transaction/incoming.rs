@@ -26,7 +26,7 @@ struct Copy {
 /// The files of one request.
 #[derive(Debug)]
 pub(super) struct Incoming {
-    directory: PathBuf,
+    directory: Option<PathBuf>,
     copies: Vec<Copy>,
 }
 
@@ -38,16 +38,21 @@ impl Incoming {
     /// [`Code::NotFound`] for a file that cannot be read; [`Code::Repository`]; [`Code::Interrupted`].
     pub fn take(request: &Request, cache_only: bool, progress: &dyn Progress) -> Result<(Request, Incoming)> {
         let cache = Path::new(CACHE_DIR);
-        let directory = resolve::access::unfinished(cache)?.join(format!("local.{}", std::process::id()));
         let mut request = request.clone();
-        let mut incoming = Incoming { directory, copies: Vec::new() };
+        let mut incoming = Incoming { directory: None, copies: Vec::new() };
         for arg in &mut request.install {
             let original = match arg {
                 PackageArg::Subject(_) => continue,
                 PackageArg::LocalFile(path) => path.clone(),
                 PackageArg::Url(url) => fetch::fetch_url(url, cache, cache_only, progress)?,
             };
-            let copy = incoming.copy(&original, progress)?;
+            // Only now: a request without files, to remove something above all, needs no cache.
+            let directory = match &incoming.directory {
+                Some(directory) => directory.clone(),
+                None => resolve::access::unfinished(cache)?.join(format!("local.{}", std::process::id())),
+            };
+            incoming.directory = Some(directory.clone());
+            let copy = incoming.copy(&directory, &original, progress)?;
             *arg = PackageArg::LocalFile(copy.path.clone());
             incoming.copies.push(copy);
         }
@@ -55,7 +60,7 @@ impl Incoming {
     }
 
     #[context("Copying {}", original.display())]
-    fn copy(&self, original: &Path, progress: &dyn Progress) -> Result<Copy> {
+    fn copy(&self, directory: &Path, original: &Path, progress: &dyn Progress) -> Result<Copy> {
         let unreadable =
             |why: &dyn std::fmt::Display| Failure::new(Code::NotFound, format!("{}: {why}", original.display()));
         // Not blocking, for a named pipe.
@@ -65,7 +70,7 @@ impl Incoming {
             return Err(unreadable(&"not a regular file").into());
         }
         let name = original.file_name().context("no file name")?;
-        let directory = self.directory.join(self.copies.len().to_string());
+        let directory = directory.join(self.copies.len().to_string());
         DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         let path = directory.join(name);
         let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
@@ -88,7 +93,9 @@ impl Incoming {
 impl Drop for Incoming {
     fn drop(&mut self) {
         // What stays goes with the next run.
-        let _ = std::fs::remove_dir_all(&self.directory);
+        if let Some(directory) = &self.directory {
+            let _ = std::fs::remove_dir_all(directory);
+        }
     }
 }
 

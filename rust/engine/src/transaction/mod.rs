@@ -89,7 +89,10 @@ impl<'a> Session<'a> {
         let host = Host::detect()?;
         let lock = take_lock(options, progress)?;
         let session = Session { lock, host, options, progress };
-        resolve::access::remove_unfinished(Path::new(CACHE_DIR))?;
+        if let Err(error) = resolve::access::remove_unfinished(Path::new(CACHE_DIR)) {
+            // A cache that cannot be written keeps nothing from being removed.
+            progress.event(Event::Notice(format!("{error:#}")));
+        }
         recover::recover(&session)?;
         Ok(session)
     }

@@ -118,19 +118,25 @@ pub(super) fn rollback_target(store: &Store, live: u64) -> Result<Option<u64>> {
 /// [`model::Code::NotOstreeHost`].
 pub fn status() -> Result<Status> {
     let host = Host::detect()?;
-    let mounts = UsrMounts::read()?;
-    let live = mounts.live();
     let read = |path: &Path| -> Option<Status> { serde_json::from_slice(&std::fs::read(path).ok()?).ok() };
     let ours = |s: &Status| s.boot_id == host.boot_id && s.deployment.checksum == host.deployment.checksum;
-    let mut status = match read(&document(live)).or_else(|| read(Path::new(STATUS_PATH))).filter(ours) {
-        Some(status) if status.status.generation == live => status,
-        _ => {
+    let mut mounts = UsrMounts::read()?;
+    let mut status = loop {
+        let live = mounts.live();
+        let found = read(&document(live)).or_else(|| read(Path::new(STATUS_PATH))).filter(ours);
+        if let Some(status) = found.filter(|s| s.status.generation == live) {
+            break status;
+        }
+        // A change may have come between the two looks, and have taken the document along.
+        mounts = UsrMounts::read()?;
+        if mounts.live() == live {
             // The mount is the truth: with no document for it, the number is all that is known.
             let mut status = empty(&host);
             status.status.generation = live;
-            status
+            break status;
         }
     };
+    let live = mounts.live();
     if let Ok(Some(space)) = crate::generation::space_of_store() {
         status.status.memory_bytes = space.used_bytes;
         status.status.memory_limit_bytes = space.total_bytes;
