@@ -180,6 +180,24 @@ fn a_cache_that_cannot_be_written() {
     s.ok(&["rollback"]);
     s.sh("umount /var/cache; echo junk > /root/junk.rpm");
     let text = s.fails(&["install", "/root/junk.rpm"], 78);
-    assert!(text.contains("error: junk.rpm cannot be read as an RPM package") && !text.contains("/var/"), "{text}");
+    assert!(text.contains("error: junk.rpm is refused") && !text.contains("/var/"), "{text}");
     s.ok(&["reset"]);
+}
+
+/// A soft reboot keeps /run and the boot id and changes the rest: what it left is found, told and removed.
+#[test]
+fn state_of_another_deployment() {
+    let s = Scenario::signed();
+    s.ok(&["install", "a"]);
+    let old = "/run/ostree/deployment-state/0000.0/unlocked-transient";
+    s.sh(&format!(
+        "cd /run/rpm-ostree-transient/store; sed -i 's/\\(\"deployment\": \"\\).*\"/\\10000.0\"/' stamp.json; \
+         mkdir -p $(dirname {old}); cp /run/ostree/deployment-state/*/unlocked-transient {old}; \
+         sed -i 's|\"path\": \".*\"|\"path\": \"{old}\"|' generations/1/manifest.json; grep -q 0000.0 stamp.json"
+    ));
+    let out = s.run(&["install", "b"]);
+    assert!(out.status == 0 && out.stderr.contains("another boot or deployment"), "{out:?}");
+    s.sh(&format!("test ! -e {old}; rpm -q b; ! rpm -q a; test ! -e /usr/share/a"));
+    let status = s.ok(&["status", "--json"]);
+    assert!(status.contains("\"b-1.0-1.noarch\"") && !status.contains("\"a-1.0-1.noarch\""), "{status}");
 }

@@ -82,7 +82,14 @@ fn memory_that_does_not_suffice() {
     s.ok(&["install", "a"]);
     s.sh("mount -o remount,size=24M /run/rpm-ostree-transient/store");
     refused(&s, &["install", "big"], 71, &["MiB", "left"]);
-    s.sh("test -e /usr/share/a");
+    // Found out late.
+    let env = [("FAILPOINTS", "harvested=sleep(3000)")];
+    let mut run = s.host.spawn(&env, &["rpm-ostree-transient", "install", "b"]).unwrap();
+    assert!(run.wait_for_sleep(std::time::Duration::from_secs(2)).unwrap());
+    s.sh("head -c 100M /dev/zero > /run/rpm-ostree-transient/store/fill 2>/dev/null || :");
+    let out = run.finish().unwrap();
+    assert!(out.status == 71 && out.stderr.contains("/run/rpm-ostree-transient/store"), "{out:?}");
+    s.sh("rm /run/rpm-ostree-transient/store/fill; ! rpm -q b; test -e /usr/share/a");
 }
 
 #[test]

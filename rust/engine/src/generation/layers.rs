@@ -57,6 +57,12 @@ impl Store {
         Ok(manifest)
     }
 
+    /// The effects of every generation that is there and can be read.
+    pub fn recorded_effects(&self) -> Vec<model::Effect> {
+        let manifests = self.numbers().unwrap_or_default().into_iter().filter_map(|n| self.manifest(n).ok());
+        manifests.flat_map(|m| m.effects).collect()
+    }
+
     /// Renames a finished layer into its place and writes the manifest last. `layer` lies in the store's tmpfs.
     ///
     /// # Errors

@@ -172,6 +172,7 @@ pub fn change(request: &Request, options: &Options, progress: &dyn Progress) -> 
         }
         Err(error) => {
             // What this run made goes; the next run would do the same, but a failed command leaves nothing at once.
+            let error = name_lack_of_space(error);
             if fresh && UsrMounts::read()?.live() == 0 {
                 store.destroy(&session.lock).context("Removing the store after a failed first run")?;
             } else {
@@ -188,6 +189,20 @@ fn fetch(
     progress: &dyn Progress,
 ) -> Result<Vec<fetch::FetchedPackage>> {
     fetch::fetch(resolution, Path::new("/"), Path::new(CACHE_DIR), options, progress)
+}
+
+/// Whatever was written when a file system was full: the same case, and the path in the message says which one it was.
+fn name_lack_of_space(error: anyhow::Error) -> anyhow::Error {
+    let full = |e: &(dyn std::error::Error + 'static)| {
+        let errno = e.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+        errno.or(e.downcast_ref::<rustix::io::Errno>().map(|e| e.raw_os_error()))
+            == Some(rustix::io::Errno::NOSPC.raw_os_error())
+    };
+    if error.chain().any(|e| e.is::<Failure>()) || !error.chain().any(full) {
+        return error;
+    }
+    let failure = Failure::new(Code::NoSpace, format!("{error:#}"));
+    error.context(failure.hint("uninstall what is not needed, or free memory; nothing was changed"))
 }
 
 /// The named case of an error, when it has one.

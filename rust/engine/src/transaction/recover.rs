@@ -16,11 +16,7 @@ use model::Event;
 pub(super) fn recover(session: &Session<'_>) -> Result<()> {
     let Some(store) = Store::open_existing()? else { return Ok(()) };
     if !stamp_is_current(&store, &session.host)? {
-        // Another boot or deployment (soft reboot): `Store::open` cleans it, and says so.
-        Store::open(&session.lock, &session.host)?;
-        crate::origin::remove(&session.lock)?;
-        super::report::remove(&session.lock)?;
-        return Ok(());
+        return remove_stale(session, store);
     }
     let live = overlay::settle_stack(&session.lock)?;
     let Some(journal) = store.journal()? else {
@@ -46,4 +42,21 @@ pub(super) fn recover(session: &Session<'_>) -> Result<()> {
     } else {
         commit::backward(session, &store, &journal)
     }
+}
+
+/// Removes the state of another boot or deployment, as a soft reboot leaves it: `/run` is the same, the host is not. Also
+/// that of a run that was killed before its store was complete.
+fn remove_stale(session: &Session<'_>, store: Store) -> Result<()> {
+    let effects = store.recorded_effects();
+    if !effects.is_empty() {
+        let text = "What was layered in another boot or deployment is being removed";
+        session.progress.event(Event::Notice(text.into()));
+    }
+    overlay::detach_all(&session.lock)?;
+    for effect in effects.iter().filter(|e| settle::when(e) == settle::When::BeforeSwap) {
+        settle::undo(&session.lock, effect)?;
+    }
+    crate::origin::remove(&session.lock)?;
+    super::report::remove(&session.lock)?;
+    store.destroy(&session.lock)
 }
