@@ -28,7 +28,9 @@ lint:
 test:
 	ci/test
 
-bench: setup build
+bench:
+	ci/setup bench
+	$(MAKE) build
 	ci/bench
 
 deny:
