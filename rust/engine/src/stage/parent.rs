@@ -20,6 +20,16 @@ const LONGEST: usize = 4 << 20;
 /// How many of a scriptlet's last lines an error shows.
 const LAST_LINES: usize = 5;
 
+/// What scriptlets find in their environment.
+const ENVIRONMENT: &[(&str, &str)] = &[
+    ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+    ("HOME", "/root"),
+    ("LANG", "C.UTF-8"),
+    ("SHELL", "/bin/sh"),
+    // systemctl then only changes files.
+    ("SYSTEMD_OFFLINE", "1"),
+];
+
 #[context("Running the RPM transaction")]
 pub(super) fn run(program: &Path, spec: &Spec, progress: &dyn Progress) -> Result<Staged> {
     let layout = Layout::new(&spec.work);
@@ -28,6 +38,7 @@ pub(super) fn run(program: &Path, spec: &Spec, progress: &dyn Progress) -> Resul
     let mut child = Command::new(program)
         .arg(WORKER_COMMAND)
         .env_clear()
+        .envs(ENVIRONMENT.iter().copied())
         .current_dir("/")
         // A ^C on the terminal is for us to decide on.
         .process_group(0)

@@ -1,30 +1,25 @@
-//! The worker's side. The outer process enters new namespaces and starts this program once more, as init of the new
-//! pid namespace; that one builds the sandbox, gives up its privileges and runs librpm. When the parent dies, the kernel
-//! kills the outer process, then init, and with init everything that a scriptlet may have left running.
+//! The worker's side. The outer process enters new namespaces and copies itself, as init of the new pid namespace; that
+//! one builds the sandbox, gives up its privileges and runs librpm. When the parent dies, the kernel kills the outer
+//! process, then init, and with init everything that a scriptlet may have left running.
 
 use super::parent::last_lines;
-use super::{Layout, Message, Order, Spec, WORKER_COMMAND, rpmdb, sandbox};
+use super::{Layout, Message, Order, Spec, rpmdb, sandbox};
 use anyhow::{Context as _, Result, bail};
 use bridge::librpm::{Outcome, Problem, ProblemKind, Step, Transaction};
+use bridge::process::Fork;
 use model::{Code, Failure, NotApplied};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-/// Second word of the inner worker's command line.
-const INIT: &str = "init";
 
 /// The worker: reads its order from stdin, writes [`Message`]s to stdout. Returns the exit status. The process must
 /// have one thread.
 pub fn worker_main() -> u8 {
-    let inner = std::env::args_os().nth(2).is_some_and(|a| a == INIT);
-    let result = if inner { init() } else { outer() };
-    match result {
+    match outer() {
         Ok(status) => status,
         Err(error) => {
             let message = match error.downcast::<Failure>() {
@@ -46,7 +41,7 @@ fn send(to: &mut impl Write, message: &Message) -> Result<()> {
     Ok(())
 }
 
-/// Reads the order, having asked to die with whoever gave it. `stdin` stays open on the other side while that one lives.
+/// Reads the order, having asked to die with whoever gave it.
 fn order() -> Result<Order> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let mut line = Vec::new();
@@ -58,8 +53,6 @@ fn outer() -> Result<u8> {
     let order = order()?;
     let parent = rustix::process::getppid().map(|p| p.as_raw_nonzero().get().unsigned_abs());
     anyhow::ensure!(parent == Some(order.parent), "the parent is gone");
-    // Descriptors that a caller of ours left open lead out of the sandbox.
-    bridge::process::close_others_on_exec()?;
     use rustix::thread::UnshareFlags as Flags;
     let flags = Flags::NEWNS | Flags::NEWPID | Flags::NEWIPC | Flags::NEWUTS | Flags::NEWNET;
     #[expect(
@@ -67,38 +60,32 @@ fn outer() -> Result<u8> {
         reason = "its successor is unsafe for the sake of UnshareFlags::FILES, which is not among these"
     )]
     rustix::thread::unshare(flags).context("Entering new namespaces")?;
-    let mut child = Command::new("/proc/self/exe")
-        .args([WORKER_COMMAND, INIT])
-        .env_clear()
-        .envs(ENVIRONMENT.iter().copied())
-        .stdin(Stdio::piped())
-        .spawn()
-        .context("Starting the sandbox's init")?;
-    send(&mut std::io::stdout(), &Message::Init { pid: i32::try_from(child.id())? })?;
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    rustix::stdio::dup2_stdin(read)?;
+    // Descriptors that a caller of ours left open lead out of the sandbox: init has none of them.
+    let pid = match bridge::process::fork_with_stdio().context("Starting the sandbox's init")? {
+        Fork::Parent(pid) => pid,
+        Fork::Child => {
+            std::mem::forget(write);
+            return init(&order.spec);
+        }
+    };
+    send(&mut std::io::stdout(), &Message::Init { pid })?;
+    let mut pipe = File::from(write);
+    pipe.write_all(b"\n")?;
+    let status = waitpid(Pid::from_raw(pid), WaitOptions::empty())?;
     // Kept open to the end: its end tells init that this process is gone.
-    let mut pipe = child.stdin.take().context("no pipe")?;
-    let mut text = serde_json::to_vec(&order)?;
-    text.push(b'\n');
-    pipe.write_all(&text)?;
-    let status = child.wait()?;
     drop(pipe);
-    Ok(status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(1))
+    let status = status.and_then(|(_, s)| s.exit_status());
+    Ok(status.and_then(|s| u8::try_from(s).ok()).unwrap_or(1))
 }
 
-/// What scriptlets find in their environment.
-const ENVIRONMENT: &[(&str, &str)] = &[
-    ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
-    ("HOME", "/root"),
-    ("LANG", "C.UTF-8"),
-    ("SHELL", "/bin/sh"),
-    // systemctl then only changes files.
-    ("SYSTEMD_OFFLINE", "1"),
-];
-
-fn init() -> Result<u8> {
-    let Order { spec, .. } = order()?;
-    // The outer process may have died before the kernel knew that we want to die with it.
+fn init(spec: &Spec) -> Result<u8> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let stdin = std::io::stdin();
+    // Nothing is said before the parent knows whom to kill.
+    anyhow::ensure!(rustix::io::read(&stdin, &mut [0; 1])? == 1, "the parent is gone");
+    // The outer process may have died before the kernel knew that we want to die with it.
     let mut fds = [PollFd::new(&stdin, PollFlags::empty())];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
     anyhow::ensure!(!fds[0].revents().contains(PollFlags::HUP), "the parent is gone");
@@ -110,7 +97,7 @@ fn init() -> Result<u8> {
     // Our end of the pipe moves to a descriptor that no scriptlet inherits.
     let mut messages = File::from(rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), 3)?);
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
-    let result = transaction(&spec, &layout, &mut messages).map_err(name_lack_of_space);
+    let result = transaction(spec, &layout, &mut messages).map_err(name_lack_of_space);
     let (message, status) = match result {
         Ok(not_applied) => (Message::Done { not_applied }, 0),
         Err(error) => match error.downcast::<Failure>() {
