@@ -98,6 +98,10 @@ pub fn write(layer: &Path, base: &Path, accounts: &[Account], nsswitch: &str) ->
             Account::User(l) => (l, User::parse(l).map(|u| u.name)),
             Account::Group(l) => (l, Group::parse(l).map(|g| g.name)),
         };
+        if matches!(account, Account::User(l) if User::parse(l).is_some_and(|u| u.uid == 0)) {
+            let name = name.unwrap_or_default().escape_debug();
+            return Err(refused(format!("a scriptlet made the account \"{name}\" with the user id of root")));
+        }
         if !name.is_some_and(sane) {
             return Err(refused(format!(
                 "a scriptlet made the account line \"{}\", which is malformed",
@@ -130,6 +134,15 @@ fn text(account: &Account) -> &str {
     }
 }
 
+/// The line with `x` for a password: an empty one would let anybody in, and hashes are not for a file that all can read.
+fn without_password(line: &str) -> String {
+    let mut fields: Vec<&str> = line.split(':').collect();
+    if let Some(password) = fields.get_mut(1) {
+        *password = "x";
+    }
+    fields.join(":")
+}
+
 fn refused(message: String) -> anyhow::Error {
     Failure::new(Code::Refused, message).into()
 }
@@ -138,7 +151,8 @@ fn write_altfiles(layer: &Path, base: &Path, accounts: &[Account]) -> Result<()>
     let layer = &Tree::open(layer)?;
     for (file, wanted) in [("passwd", true), ("group", false)] {
         let name = CString::new(file)?;
-        let new: Vec<&str> = accounts.iter().filter(|a| matches!(a, Account::User(_)) == wanted).map(text).collect();
+        let new = accounts.iter().filter(|a| matches!(a, Account::User(_)) == wanted).map(text);
+        let new: Vec<String> = new.map(without_password).collect();
         if new.is_empty() {
             continue;
         }
@@ -149,7 +163,7 @@ fn write_altfiles(layer: &Path, base: &Path, accounts: &[Account]) -> Result<()>
         let names: BTreeSet<&str> = new.iter().filter_map(|l| l.split(':').next()).collect();
         let kept = old.lines().filter(|l| !names.contains(l.split(':').next().unwrap_or("")));
         let mut content: String = kept.flat_map(|l| [l, "\n"]).collect();
-        content.extend(new.iter().flat_map(|l| [*l, "\n"]));
+        content.extend(new.iter().flat_map(|l| [l, "\n"]));
         put(&make_dir(layer, "lib")?, file, &content)?;
     }
     Ok(())
@@ -310,9 +324,19 @@ mod tests {
     }
 
     #[test]
+    fn nobody_gets_in_without_a_password() {
+        let tmp = tempfile::tempdir().unwrap();
+        let forged = [Account::User("u::990:990::/:/bin/sh".into()), Account::Group("g:$6$hash:990:".into())];
+        write(tmp.path(), tmp.path(), &forged, "passwd: altfiles").unwrap();
+        let read = |file: &str| std::fs::read_to_string(tmp.path().join("lib").join(file)).unwrap();
+        assert_eq!((read("passwd").as_str(), read("group").as_str()), ("u:x:990:990::/:/bin/sh\n", "g:x:990:\n"));
+    }
+
+    #[test]
     fn refuses_forged_lines_and_hosts_that_cannot_resolve() {
         let tmp = tempfile::tempdir().unwrap();
-        for line in ["../../etc/x:x:1:1::/:/", "a:b", ":x:1:1::/:/"] {
+        for line in ["../../etc/x:x:1:1::/:/", "a:b", ":x:1:1::/:/", "toor:x:0:0::/:/bin/sh", "toor:x:00:0::/:/bin/sh"]
+        {
             let e = write(tmp.path(), tmp.path(), &[Account::User(line.into())], "passwd: systemd").unwrap_err();
             assert_eq!(e.downcast_ref::<Failure>().unwrap().code, Code::Refused);
         }
