@@ -40,6 +40,11 @@ fn the_same_name_with_other_content() {
     s.fails(&["install", &new], 79);
     s.ok(&["rollback"]);
     assert_eq!(s.sh("cat /usr/share/x; rpm -V x"), "old\n");
+    // Named twice is meant once; and any directory will do.
+    s.ok(&["uninstall", "x"]);
+    s.sh(&format!(
+        "mkdir $'/root/\\xff' && cd $'/root/\\xff' && cp {new} . && rpm-ostree-transient install ./x-1-1.noarch.rpm {new} >&2 && rpm -V x"
+    ));
     // From the repository and as a file of the same content.
     s.ok(&["install", "a"]);
     let url = format!("{}{}", s.server.url(), s.package_path("a-1.0"));

@@ -1,7 +1,7 @@
 //! What a hostile package, an untidy caller or a spoilt state must not lead to.
 
 use crate::scenario::Scenario;
-use testkit::packages::Package;
+use testkit::packages::{Content, Package};
 
 /// Builds a package and puts it into the host's `/root`; its path there.
 fn local(s: &Scenario, package: &Package) -> String {
@@ -200,4 +200,19 @@ fn state_of_another_deployment() {
     s.sh(&format!("test ! -e {old}; rpm -q b; ! rpm -q a; test ! -e /usr/share/a"));
     let status = s.ok(&["status", "--json"]);
     assert!(status.contains("\"b-1.0-1.noarch\"") && !status.contains("\"a-1.0-1.noarch\""), "{status}");
+}
+
+/// A full disk below the cache is not the repository's fault.
+#[test]
+fn a_cache_that_is_full() {
+    let s = Scenario::signed();
+    let cache = "/var/cache/rpm-ostree-transient";
+    s.sh(&format!("mkdir -p {cache}; mount -t tmpfs -o size=64k none {cache}"));
+    let url = format!("{}{}", s.server.url(), s.package_path("big"));
+    let path = local(&s, &Package::new("large", "1").any_file("/usr/share/l", Content::Noise(1 << 20), 0o644, ""));
+    for word in ["big", &url, &path] {
+        let text = s.fails(&["install", word], 71);
+        assert!(text.contains("hint: ") && !text.contains("reading the metadata again"), "{text}");
+        assert_eq!(s.sh(&format!("find {cache}/unfinished -type f")), "");
+    }
 }

@@ -176,6 +176,9 @@ fn download(configs: &[RepoConfig], wanted: &[Wanted<'_>], cache: &Path, progres
     let text = redact(&message);
     let code = access::code_of(&text);
     let failure = Failure::new(code, format!("repository {}: {}: {text}", config.id, want.package.nevra));
+    if code == Code::NoSpace {
+        return Err(access::with_way_out(failure).into());
+    }
     expire_metadata(cache, config);
     Err(failure.hint("if the repository has just changed, the next run reads its metadata afresh").into())
 }

@@ -87,7 +87,15 @@ pub(crate) fn failure(what: &str, error: &Error, progress: &dyn Progress) -> Fai
         Kind::Signature => Code::Untrusted,
         _ => code_of(&error.message),
     };
-    Failure::new(code, format!("{what}: {}", redact(&error.message)))
+    with_way_out(Failure::new(code, format!("{what}: {}", redact(&error.message))))
+}
+
+/// The hint that a full cache needs, whatever was being downloaded.
+pub(crate) fn with_way_out(failure: Failure) -> Failure {
+    match failure.code {
+        Code::NoSpace => failure.hint("the cache could not be written: make room there; it is safe to delete"),
+        _ => failure,
+    }
 }
 
 /// The case that a message without a kind is about: librepo gives only a text for one of several downloads, and for
@@ -96,6 +104,9 @@ pub(crate) fn code_of(message: &str) -> Code {
     let message = message.to_lowercase();
     if message.contains("checksum") && (message.contains("match") || message.contains("bad")) {
         Code::Checksum
+    } else if message.contains("curl error (23)") {
+        // CURLE_WRITE_ERROR: it is not the repository that failed.
+        Code::NoSpace
     } else {
         Code::Repository
     }

@@ -173,9 +173,11 @@ fn download(pool: &mut Pool, repo: Repo, config: &RepoConfig, source: Source<'_>
         let _ = fs::remove_dir_all(&fetched);
         let handle = Handle::new(&settings, Some(access::shown(config.id.clone(), source.progress)));
         handle.and_then(|h| h.metadata(types)).map_err(|e| {
-            access::failure(&what, &e, source.progress)
-                .hint(format!("leave it out with --disablerepo={}", config.id))
-                .into()
+            let failure = access::failure(&what, &e, source.progress);
+            match failure.code {
+                Code::NoSpace => failure.into(),
+                _ => failure.hint(format!("leave it out with --disablerepo={}", config.id)).into(),
+            }
         })
     };
     fetch(&[])?;

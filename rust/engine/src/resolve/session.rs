@@ -11,6 +11,7 @@ use anyhow::{Result, anyhow};
 use bridge::solv::{Match, Package, Pool, Repo};
 use model::{Code, Failure, LayeredPackage, Nevra, PackageArg, Progress};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// See the module.
@@ -95,7 +96,9 @@ impl<'a> Session<'a> {
 
     fn vars(&mut self, input: &Input<'_>) -> Result<Vars> {
         let mut vars = Vars::read(&input.root, &self.main.varsdir);
-        for (name, value) in std::env::vars() {
+        // Not `vars`, which panics where any variable, and be it PWD, is not UTF-8.
+        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        for (name, value) in std::env::vars_os().filter_map(text) {
             let own = name.strip_prefix("DNF_VAR_").map(str::to_owned);
             let numbered = (name.len() == 4 && name.starts_with("DNF") && name.ends_with(|c: char| c.is_ascii_digit()))
                 .then(|| name.clone());

@@ -3,6 +3,7 @@
 //! then what is installed. The copies go with this value, or with the next run.
 
 use super::CACHE_DIR;
+use crate::names::document_path;
 use crate::{fetch, resolve};
 use anyhow::{Context as _, Result};
 use fn_error_context::context;
@@ -53,6 +54,11 @@ impl Incoming {
             };
             incoming.directory = Some(directory.clone());
             let copy = incoming.copy(&directory, &original, progress)?;
+            // Named twice is meant once; the solver would take them for two packages.
+            if let Some(same) = incoming.copies.iter().find(|c| c.checksum == copy.checksum) {
+                *arg = PackageArg::LocalFile(same.path.clone());
+                continue;
+            }
             *arg = PackageArg::LocalFile(copy.path.clone());
             incoming.copies.push(copy);
         }
@@ -73,6 +79,8 @@ impl Incoming {
         let directory = directory.join(self.copies.len().to_string());
         DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         let path = directory.join(name);
+        // A file that was named twice was copied here and not used.
+        crate::files::remove(&path)?;
         let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         let checksum = copy(&mut from, &mut to, progress)?;
         Ok(Copy { path, original: original.to_path_buf(), checksum })
@@ -83,7 +91,8 @@ impl Incoming {
         for package in packages {
             let PackageSource::File { path } = &mut package.source else { continue };
             if let Some(copy) = self.copies.iter().find(|c| c.path == *path) {
-                path.clone_from(&copy.original);
+                // Records are JSON, which holds UTF-8 only.
+                *path = document_path(&copy.original);
                 package.checksum = Some(copy.checksum.clone());
             }
         }

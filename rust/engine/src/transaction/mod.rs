@@ -111,6 +111,10 @@ impl<'a> Session<'a> {
 /// # Errors
 /// Any [`Code`]; the host is then as it was before.
 pub fn change(request: &Request, options: &Options, progress: &dyn Progress) -> Result<Outcome> {
+    carry_out(request, options, progress).map_err(name_lack_of_space)
+}
+
+fn carry_out(request: &Request, options: &Options, progress: &dyn Progress) -> Result<Outcome> {
     let session = Session::begin(options, progress)?;
     let existing = Store::open_existing()?;
     let live = Live::read(existing.as_ref())?;
@@ -172,7 +176,6 @@ pub fn change(request: &Request, options: &Options, progress: &dyn Progress) -> 
         }
         Err(error) => {
             // What this run made goes; the next run would do the same, but a failed command leaves nothing at once.
-            let error = name_lack_of_space(error);
             if fresh && UsrMounts::read()?.live() == 0 {
                 store.destroy(&session.lock).context("Removing the store after a failed first run")?;
             } else {
