@@ -290,6 +290,11 @@ impl Tree {
         rustix::fs::renameat(&self.fd, name, &to.fd, name).with_context(|| to.fail("Moving", name))
     }
 
+    /// As [`Tree::rename`], with another name there.
+    pub fn rename_as(&self, name: &CString, to: &Tree, new_name: &CString) -> Result<()> {
+        rustix::fs::renameat(&self.fd, name, &to.fd, new_name).with_context(|| to.fail("Moving", new_name))
+    }
+
     /// Opens a regular file for reading.
     pub fn file(&self, name: &CString) -> Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -308,9 +313,24 @@ impl Tree {
 
     /// Copies `name` (a regular file) with its attributes to `to`.
     pub fn copy(&self, name: &CString, to: &Tree) -> Result<()> {
-        let (mut from, mut into) = (self.file(name)?, to.create(name)?);
-        std::io::copy(&mut from, &mut into).with_context(|| to.fail("Copying", name))?;
-        to.set_attributes(Some(name), &self.attributes(Some(name))?)
+        self.copy_as(name, to, name)
+    }
+
+    /// As [`Tree::copy`], with another name there; symlinks too.
+    pub fn copy_as(&self, name: &CString, to: &Tree, new_name: &CString) -> Result<()> {
+        let wanted = self.attributes(Some(name))?;
+        if FileType::from_raw_mode(wanted.stat.st_mode) == FileType::Symlink {
+            to.make_symlink(new_name, &self.readlink(name)?)?;
+        } else {
+            let (mut from, mut into) = (self.file(name)?, to.create(new_name)?);
+            std::io::copy(&mut from, &mut into).with_context(|| to.fail("Copying", new_name))?;
+        }
+        to.set_attributes(Some(new_name), &wanted)
+    }
+
+    /// A new symlink.
+    pub fn make_symlink(&self, name: &CString, target: &CString) -> Result<()> {
+        rustix::fs::symlinkat(target, &self.fd, name).with_context(|| self.fail("Linking", name))
     }
 
     /// Where a symlink points.
@@ -320,14 +340,19 @@ impl Tree {
 
     /// True when both trees have the same thing under `name`: kind, content, mode, owner, extended attributes.
     pub fn same(&self, name: &CString, other: &Tree) -> Result<bool> {
-        let (mine, theirs) = (self.attributes(Some(name))?, other.attributes(Some(name))?);
+        self.same_as(name, other, name)
+    }
+
+    /// As [`Tree::same`], with another name in the other tree.
+    pub fn same_as(&self, name: &CString, other: &Tree, other_name: &CString) -> Result<bool> {
+        let (mine, theirs) = (self.attributes(Some(name))?, other.attributes(Some(other_name))?);
         if !mine.same_but_times(&theirs) {
             return Ok(false);
         }
         match FileType::from_raw_mode(mine.stat.st_mode) {
-            FileType::Symlink => Ok(self.readlink(name)? == other.readlink(name)?),
+            FileType::Symlink => Ok(self.readlink(name)? == other.readlink(other_name)?),
             FileType::RegularFile if mine.stat.st_size == theirs.stat.st_size => {
-                same_content(self.file(name)?, other.file(name)?).with_context(|| self.fail("Comparing", name))
+                same_content(self.file(name)?, other.file(other_name)?).with_context(|| self.fail("Comparing", name))
             }
             FileType::RegularFile => Ok(false),
             _ => Ok(mine.stat.st_rdev == theirs.stat.st_rdev),

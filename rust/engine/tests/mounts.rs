@@ -69,7 +69,8 @@ fn seal(lock: &HostLock, store: &Store) -> u64 {
     fs::set_permissions(&layer, fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(layer.join("bin/tool"), "layered\n").unwrap();
     fs::write(layer.join("number"), format!("{number}\n")).unwrap();
-    store.seal(lock, &layer, &manifest(number)).unwrap();
+    let content = engine::generation::Content { layer, ..store.staged_content() };
+    store.seal(lock, &content, &manifest(number)).unwrap();
     number
 }
 
@@ -424,7 +425,16 @@ fn the_store_is_private_and_keeps_its_records() {
         assert!(store.manifest(1).is_err() && store.manifest(2).is_ok() && !store.layer(9).exists());
         assert_eq!(store.next_number().unwrap(), 4);
 
-        let entry = HistoryEntry { time: 1, command: "c".into(), from: 0, to: 2, installed: vec![], removed: vec![] };
+        let entry = HistoryEntry {
+            time: 1,
+            command: "c".into(),
+            from: 0,
+            to: 2,
+            installed: vec![],
+            removed: vec![],
+            done: vec![],
+            undone: vec![],
+        };
         for _ in 0..2 {
             store.prepare_history(&lock, &entry).unwrap();
             store.take_history(&lock).unwrap();

@@ -85,6 +85,10 @@ impl Bench {
 
     fn spec(&self, work: &str, install: &[&PathBuf]) -> Spec {
         Spec {
+            etc: None,
+            var: None,
+            sysusers: String::new(),
+            linker_cache: false,
             layers: vec![self.path("base")],
             base: "/usr".into(),
             work: self.path(work),

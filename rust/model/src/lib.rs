@@ -11,7 +11,7 @@ pub mod progress;
 pub mod request;
 pub mod status;
 
-pub use effect::{Effect, NotApplied, SkippedPath};
+pub use effect::{AttributedEffect, Cause, Effect, NotApplied, SkippedPath};
 pub use failure::{Code, Failure};
 pub use manifest::{LayeredPackage, Manifest, Reason, Signature};
 pub use nevra::Nevra;

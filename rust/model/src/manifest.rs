@@ -1,6 +1,6 @@
 //! The record of one generation, written before it is activated and never changed afterwards.
 
-use crate::effect::{Effect, NotApplied, SkippedPath};
+use crate::effect::{AttributedEffect, NotApplied, SkippedPath};
 use crate::nevra::Nevra;
 use serde::{Deserialize, Serialize};
 
@@ -78,7 +78,7 @@ pub struct Manifest {
     /// Bytes of file content in the layer.
     pub bytes: u64,
     /// Changes outside the layer that belong to it.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<AttributedEffect>,
     /// Paths that were changed in the sandbox and not on the host.
     pub skipped: Vec<SkippedPath>,
     /// What scriptlets tried in vain.

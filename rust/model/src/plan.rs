@@ -1,6 +1,6 @@
 //! The plan: ordered, printable data. `--dry-run` shows it; the driver in `engine::transaction` carries it out.
 
-use crate::effect::Effect;
+use crate::effect::AttributedEffect;
 use crate::manifest::Reason;
 use crate::nevra::Nevra;
 use serde::{Deserialize, Serialize};
@@ -90,7 +90,7 @@ pub struct Plan {
     /// The requested packages after the plan, with the word that asked for each.
     pub requested: Vec<crate::manifest::Requested>,
     /// Changes of the host outside `/usr`.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<AttributedEffect>,
 }
 
 impl Plan {

@@ -1,6 +1,6 @@
 //! The versioned JSON contract. Fields are only ever added; a released document must parse for ever.
 
-use crate::effect::{NotApplied, SkippedPath};
+use crate::effect::{AttributedEffect, NotApplied, SkippedPath};
 use crate::manifest::{LayeredPackage, Manifest, Requested};
 use crate::plan::Plan;
 use serde::{Deserialize, Serialize};
@@ -66,6 +66,8 @@ pub struct Layer {
     pub memory_limit_bytes: u64,
     /// How the overlay was swapped in.
     pub swap: Option<SwapMethod>,
+    /// Changes of the host outside `/usr`, each undone with the layer.
+    pub effects: Vec<AttributedEffect>,
     /// Paths that were changed in the sandbox and not on the host.
     pub skipped: Vec<SkippedPath>,
     /// What scriptlets tried in vain.
@@ -124,6 +126,12 @@ pub struct HistoryEntry {
     pub installed: Vec<crate::plan::PlannedPackage>,
     /// Packages that went.
     pub removed: Vec<crate::nevra::Nevra>,
+    /// Changes outside `/usr` that were made.
+    #[serde(default)]
+    pub done: Vec<AttributedEffect>,
+    /// Changes outside `/usr` that were undone.
+    #[serde(default)]
+    pub undone: Vec<AttributedEffect>,
 }
 
 /// The document of `history --json`.

@@ -1,8 +1,8 @@
 //! `history`: the changes of this boot, newest first as rpm-ostree lists them.
 
 use super::{escape, time, wrap};
-use model::Action;
 use model::status::{History, HistoryEntry};
+use model::{Action, AttributedEffect};
 
 /// The text.
 pub fn history(document: &History) -> String {
@@ -29,6 +29,13 @@ fn entry(e: &HistoryEntry) -> String {
     }
     for n in &e.removed {
         out.push_str(&format!("  - {}\n", escape(&n.to_string())));
+    }
+    let paths = |all: &[AttributedEffect]| all.iter().filter(|e| e.effect.path().is_some()).count();
+    for (sign, effects) in [("+", &e.done), ("-", &e.undone)] {
+        match paths(effects) {
+            0 => {}
+            n => out.push_str(&format!("  {sign} {} outside /usr\n", super::count(n, "path"))),
+        }
     }
     out
 }
@@ -61,6 +68,10 @@ mod tests {
                     to: 1,
                     installed: vec![planned("a-1-1.noarch", Action::Install)],
                     removed: vec![],
+                    done: vec![
+                        model::Effect::RunDirectory { path: "/run/a".into(), mode: 0o755, uid: 0, gid: 0 }.into(),
+                    ],
+                    undone: vec![],
                 },
                 HistoryEntry {
                     time: 60,
@@ -69,6 +80,8 @@ mod tests {
                     to: 2,
                     installed: vec![planned("a-2-1.noarch", Action::Upgrade(old))],
                     removed: vec!["b-1-1.noarch".parse().unwrap()],
+                    done: vec![],
+                    undone: vec![],
                 },
             ],
         };
@@ -83,6 +96,7 @@ mod tests {
 1970-01-01 00:00:00 UTC  base -> 1
   rpm-ostree install --transient a
   + a-1-1.noarch
+  + 1 path outside /usr
 "
         );
         assert_eq!(history(&History { entries: vec![], ..document }), "No changes since boot.\n");

@@ -2,6 +2,7 @@
 //! excepted). Every name that came from a package or a file is escaped, so that it cannot move the cursor.
 
 mod diff;
+mod effects;
 mod history;
 mod outcome;
 mod status;

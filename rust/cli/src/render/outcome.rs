@@ -1,7 +1,7 @@
 //! What a change did, or would do: the plan in groups, then one sentence.
 
 use super::status::DISCARDED;
-use super::{count, escape, row, size};
+use super::{count, effects, escape, row, size};
 use model::status::Outcome;
 use model::{Action, Plan, PlannedPackage, Reason};
 
@@ -28,6 +28,9 @@ pub fn outcome(document: &Outcome, ending: Ending) -> String {
         return out + "Nothing to do.\n";
     }
     out.push_str(&self::plan(plan));
+    if ending == Ending::DryRun {
+        out.push_str(&outside(document));
+    }
     out.push_str(&match (ending, document.changed) {
         (Ending::DryRun, _) => "Dry run: nothing was changed.\n".to_owned(),
         (Ending::DownloadOnly, false) => "Downloaded and verified; nothing was changed.\n".to_owned(),
@@ -35,6 +38,24 @@ pub fn outcome(document: &Outcome, ending: Ending) -> String {
         (_, true) if document.generation == 0 => "Done: /usr is the bare base again.\n".to_owned(),
         (_, true) => format!("Done: generation {} is live. {DISCARDED}\n", document.generation),
     });
+    out
+}
+
+/// What a dry run found out about the rest of the host.
+fn outside(document: &Outcome) -> String {
+    let mut out = String::new();
+    let mut group = |title: &str, lines: Vec<String>| {
+        if !lines.is_empty() {
+            out.push_str(&format!("{title}:\n"));
+            lines.iter().for_each(|l| out.push_str(&format!("  {l}\n")));
+        }
+    };
+    group("Outside /usr", document.plan.effects.iter().map(effects::line).collect());
+    if let Some(m) = &document.manifest {
+        let path = |p: &std::path::Path| escape(&p.to_string_lossy());
+        group("Skipped", m.skipped.iter().map(|s| format!("{}: {}", path(&s.path), escape(&s.reason))).collect());
+        group("Not applied", m.not_applied.iter().map(effects::not_applied).collect());
+    }
     out
 }
 

@@ -1,6 +1,6 @@
 //! `status`: what is layered, for the verb itself and as the section below rpm-ostree's own status.
 
-use super::{ago, count, escape, fields, size, time};
+use super::{ago, count, effects, escape, fields, size, time};
 use model::status::{Status, SwapMethod};
 use model::{LayeredPackage, Reason, Signature};
 
@@ -58,14 +58,13 @@ pub fn section(document: &Status, verbose: bool, now: u64) -> Option<String> {
     if layer.swap == Some(SwapMethod::Stacked) {
         rows.push(("Mounts", "stacked until reset, as this kernel cannot swap them".into()));
     }
-    let skipped = layer.skipped.iter().map(|s| format!("{}: {}", escape(&s.path.to_string_lossy()), escape(&s.reason)));
-    rows.extend(several("Skipped", skipped));
-    let not_applied = layer.not_applied.iter().map(|n| {
-        let slot = n.slot.as_ref().map(|s| format!(".{s}")).unwrap_or_default();
-        let who = n.package.as_ref().map(|p| format!("{}: ", escape(&format!("{p}{slot}")))).unwrap_or_default();
-        who + &escape(&n.what)
+    rows.extend(several("Outside", effects::lines(&layer.effects, verbose).into_iter()));
+    let skipped = layer.skipped.iter().map(|s| {
+        let who = effects::who(&s.cause).map(|w| format!(" ({w})")).unwrap_or_default();
+        format!("{}: {}{who}", escape(&s.path.to_string_lossy()), escape(&s.reason))
     });
-    rows.extend(several("NotApplied", not_applied));
+    rows.extend(several("Skipped", skipped));
+    rows.extend(several("NotApplied", layer.not_applied.iter().map(effects::not_applied)));
     rows.retain(|(_, value)| !value.is_empty());
     Some(format!("Transient layer: {}\n{}{DISCARDED}\n", count(layer.packages.len(), "package"), fields(&rows)))
 }
@@ -101,7 +100,7 @@ mod tests {
     use super::*;
     use model::manifest::Requested;
     use model::status::{Deployment, Layer, Spec};
-    use model::{NotApplied, SkippedPath};
+    use model::{AttributedEffect, Cause, Effect, NotApplied, SkippedPath};
 
     fn layered() -> Status {
         let mut unsigned = package("local-1-1.noarch", Reason::Requested);
@@ -134,7 +133,15 @@ mod tests {
                 memory_bytes: 12_300_000,
                 memory_limit_bytes: 512_000_000,
                 swap: Some(SwapMethod::Beneath),
-                skipped: vec![SkippedPath { path: "/etc/a\nb".into(), reason: "exists already".into() }],
+                effects: vec![AttributedEffect {
+                    effect: Effect::Mount { path: "/var/lib/zfs".into(), source: "/run/z".into(), made: true },
+                    cause: Cause { package: Some("zfs-1-1.noarch".into()), slot: None },
+                }],
+                skipped: vec![SkippedPath {
+                    path: "/etc/a\nb".into(),
+                    reason: "exists already".into(),
+                    cause: Cause::default(),
+                }],
                 not_applied: vec![NotApplied {
                     package: Some("a".into()),
                     slot: Some("post".into()),
@@ -162,6 +169,7 @@ Transient layer: 3 packages
              a-1:2-1.x86_64 (updates, dependency)
       Files: 241
      Memory: 12.3 MB of at most 512.0 MB
+    Outside: /var/lib/zfs: mounted from memory (zfs-1-1.noarch)
     Skipped: /etc/a\\nb: exists already
  NotApplied: a.post: modprobe zfs
 The layer is discarded at the next reboot.

@@ -7,6 +7,7 @@ mod denied;
 mod header;
 pub(crate) mod paths;
 mod payload;
+mod sysusers;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +19,7 @@ use anyhow::{Context as _, Result, ensure};
 use header::PackageFile;
 use model::{Code, Failure, Nevra};
 use rustix::fs::FileType;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -43,7 +44,7 @@ struct Mismatch(String);
 /// [`model::Code::NoSpace`] with needed and free figures, [`model::Code::Checksum`] for a damaged package.
 pub fn admit(packages: &[FetchedPackage], policy: &Policy, space: Space, base: &Path) -> Result<()> {
     let files: Vec<_> = packages.iter().map(|p| (p.path.as_path(), Some(&p.planned.nevra))).collect();
-    admit_files(&files, policy, space, base)
+    admit_files(&files, policy, space, base, Path::new("/"))
 }
 
 /// Every path that a package file owns, as its header has it.
@@ -64,13 +65,51 @@ pub fn no_package(package: &Path, why: &anyhow::Error) -> anyhow::Error {
     }
 }
 
+/// What the file lists of packages that come in say about paths outside the layer.
+#[derive(Debug, Clone, Default)]
+pub struct Owned {
+    /// Paths relative to `/`, symlinks of base and host followed, and the package that owns each.
+    pub paths: BTreeMap<PathBuf, String>,
+    /// sysusers.d(5) lines of the packages.
+    pub sysusers: String,
+}
+
+/// Reads the file lists of admitted packages.
+///
+/// # Errors
+/// When one is no package.
+pub fn owned(packages: &[FetchedPackage], base: &Path) -> Result<Owned> {
+    let mut tree = paths::Base::new(base, Path::new("/"));
+    let mut owned = Owned::default();
+    for package in packages {
+        let name = package.planned.nevra.to_string();
+        let file = header::open(&package.path).with_context(|| format!("Reading {name}"))?;
+        for f in &file.files {
+            if let Ok(place) = tree.place(&f.path, f.is_dir())
+                && !place.starts_with("usr")
+            {
+                owned.paths.insert(place, name.clone());
+            }
+        }
+        sysusers::lines(&file, &package.path, &mut owned.sysusers)
+            .with_context(|| format!("Reading the accounts of {name}"))?;
+    }
+    Ok(owned)
+}
+
 /// [`admit`] for files, each with the name that its source gave it.
-fn admit_files(files: &[(&Path, Option<&Nevra>)], policy: &Policy, space: Space, base: &Path) -> Result<()> {
+fn admit_files(
+    files: &[(&Path, Option<&Nevra>)],
+    policy: &Policy,
+    space: Space,
+    base: &Path,
+    root: &Path,
+) -> Result<()> {
     let mut packages = Vec::with_capacity(files.len());
     for (path, expected) in files {
         packages.push(Package::read(path, *expected, policy)?);
     }
-    let mut base_tree = paths::Base::new(base);
+    let mut base_tree = paths::Base::new(base, root);
     let mut places = paths::Places::default();
     for package in &mut packages {
         package.place(&mut base_tree, policy).map_err(|e| package.refused(&e))?;
@@ -88,7 +127,7 @@ fn admit_files(files: &[(&Path, Option<&Nevra>)], policy: &Policy, space: Space,
 struct Package {
     nevra: Nevra,
     file: PackageFile,
-    /// For each file, where it lands below `/usr`; `None` for `%ghost`.
+    /// For each file, where it lands, relative to `/`; `None` for `%ghost`.
     places: Vec<Option<PathBuf>>,
 }
 
@@ -163,8 +202,8 @@ impl Package {
                 "{shown} is a {}",
                 kind_name(kind)
             );
-            let place = base.place(&file.path)?;
-            if !forced && let Some(what) = denied::by_path(&paths::bytes(&place)) {
+            let place = base.place(&file.path, file.is_dir())?;
+            if !forced && let Some(what) = denied::by_path(&paths::below_usr(&place)) {
                 return Err(self.denied(&format!("{shown} is part of {what}")));
             }
             match base.kind(&place) {

@@ -1,5 +1,5 @@
 //! Where the files of a package would land. Paths are judged twice: as the header has them, and after the symlinks of
-//! the base (`/lib` → `usr/lib`, `/usr/tmp` → `../var/tmp`) are followed, since librpm follows those as well.
+//! base and host (`/lib` → `usr/lib`, `/var/run` → `../run`) are followed, since librpm follows those as well.
 
 use super::header::HeaderFile;
 use crate::names::{printable, printable_path};
@@ -30,96 +30,146 @@ pub fn parts(path: &[u8]) -> Result<Vec<&OsStr>> {
     Ok(parts.into_iter().map(OsStr::from_bytes).collect())
 }
 
-/// The part below `/usr`, by the merged directories of `/`; `None` when it is elsewhere.
-fn below_usr<'a>(parts: &[&'a OsStr]) -> Option<Vec<&'a OsStr>> {
-    let first = parts.first()?.as_bytes();
-    match first {
-        b"usr" => Some(parts[1..].to_vec()),
-        b"bin" | b"sbin" | b"lib" | b"lib32" | b"lib64" | b"libx32" => Some(parts.to_vec()),
-        _ => None,
-    }
-}
-
-/// Follows the base's symlinks, with what was found kept for the next file of the same directory.
+/// Follows the symlinks of base and host, with what was found kept for the next file of the same directory.
 #[derive(Debug)]
 pub struct Base<'a> {
+    usr: &'a Path,
     root: &'a Path,
     known: BTreeMap<PathBuf, PathBuf>,
 }
 
+/// Directories of `/` whose content is the administrator's or the system's, never a package's.
+const NOT_OURS: [&str; 9] = ["home", "root", "srv", "mnt", "media", "tmp", "sysroot", "ostree", "efi"];
+
 impl<'a> Base<'a> {
-    /// `root` is the pristine `/usr`.
-    pub fn new(root: &'a Path) -> Self {
-        Base { root, known: BTreeMap::new() }
+    /// `usr` is the pristine `/usr`, `root` the host's `/` for everything else.
+    pub fn new(usr: &'a Path, root: &'a Path) -> Self {
+        Base { usr, root, known: BTreeMap::new() }
     }
 
-    /// The path below `/usr` at which a file with this path in the header lands.
+    /// The path relative to `/` at which a file with this path in the header lands: below `usr`, `etc`, `var` or, for
+    /// directories only, anything that is there already or is made in `/run`. What is packaged below `/opt` lands in
+    /// `usr/lib/opt`.
     ///
     /// # Errors
-    /// When it is outside `/usr`, by itself or through a symlink of the base.
-    pub fn place(&mut self, path: &[u8]) -> Result<PathBuf> {
+    /// When nothing can be layered there, by itself or through a symlink.
+    pub fn place(&mut self, path: &[u8], is_dir: bool) -> Result<PathBuf> {
         let shown = printable(path);
         let parts = parts(path)?;
-        let Some(below) = below_usr(&parts) else { bail!("{}", outside(&parts, &shown)) };
-        let Some((name, parents)) = below.split_last() else { return Ok(PathBuf::new()) };
+        let Some((name, parents)) = parts.split_last() else { return Ok(PathBuf::new()) };
+        ensure!(parts[0] != "boot", "{shown} is below /boot, which a transient layer never changes");
+        let local = parts.len() > 2 && parts[0] == "usr" && parts[1] == "local";
         ensure!(
-            below[0] != "local",
-            "{shown} is below /usr/local, which points into /var; only files below /usr can be layered"
+            !local || is_dir && self.exists(path),
+            "{shown} is below /usr/local, which is the administrator's; only files elsewhere below /usr can be layered"
         );
         let parent: PathBuf = parents.iter().collect();
         let real = match self.known.get(&parent) {
             Some(known) => known.clone(),
             None => {
                 let real = self.follow(&parent).with_context(|| format!("{shown} cannot be placed"))?;
-                self.known.insert(parent, real.clone());
+                self.known.insert(parent.clone(), real.clone());
                 real
             }
         };
-        Ok(real.join(name))
+        let place = relocate(&real.join(name));
+        let top = place.iter().next().unwrap_or_default();
+        if top == "usr" {
+            ensure!(!place.starts_with(USR_ETC), "{shown} is below /usr/etc, which holds the defaults of /etc");
+            return Ok(place);
+        }
+        if top == "etc" && place.components().count() > 1 || top == "var" && !self.not_ours(&place, parts[0]) {
+            return Ok(place);
+        }
+        // Packages such as `filesystem` own directories that every host has.
+        ensure!(
+            is_dir && (top == "run" || self.exists(path)),
+            "{shown} is outside /usr, /etc, /var and /opt; nothing can be layered there"
+        );
+        Ok(place)
     }
 
-    /// What the base has at a place that [`Base::place`] gave.
+    fn not_ours(&self, place: &Path, first: &OsStr) -> bool {
+        NOT_OURS.iter().any(|d| first == *d)
+            || ["var/usrlocal", "var/home", "var/roothome", "var/tmp"].iter().any(|d| place.starts_with(d))
+    }
+
+    fn exists(&self, path: &[u8]) -> bool {
+        let path: PathBuf = OsStr::from_bytes(path.trim_ascii_start().strip_prefix(b"/").unwrap_or(path)).into();
+        self.follow(&path).is_ok_and(|real| self.look(&real).is_some_and(|m| m.is_dir()))
+    }
+
+    /// What is at a place that [`Base::place`] gave.
     pub fn kind(&self, place: &Path) -> Option<std::fs::FileType> {
-        self.root.join(place).symlink_metadata().ok().map(|m| m.file_type())
+        self.look(place).map(|m| m.file_type())
     }
 
-    /// True when the base has a directory there, or a symlink to one.
+    /// True when there is a directory at a place, or a symlink to one, or nothing.
     pub fn leads_to_dir(&self, place: &Path) -> bool {
         self.follow(place).is_ok_and(|p| self.kind(&p).is_none_or(|k| k.is_dir()))
     }
 
-    /// Where a directory really is below `/usr`; one that is not there yet is where its name says.
+    /// Looks at a path relative to `/`, the last part not followed.
+    fn look(&self, path: &Path) -> Option<std::fs::Metadata> {
+        match path.strip_prefix("usr") {
+            Ok(below) => self.usr.join(below),
+            Err(_) => self.root.join(path),
+        }
+        .symlink_metadata()
+        .ok()
+    }
+
+    fn target(&self, path: &Path) -> std::io::Result<PathBuf> {
+        match path.strip_prefix("usr") {
+            Ok(below) => std::fs::read_link(self.usr.join(below)),
+            Err(_) => std::fs::read_link(self.root.join(path)),
+        }
+    }
+
+    /// Where a directory really is; one that is not there yet is where its name says.
     fn follow(&self, path: &Path) -> Result<PathBuf> {
         let mut left: VecDeque<OsString> = path.iter().map(OsStr::to_os_string).collect();
         let mut real = PathBuf::new();
         let mut links = 0;
         while let Some(part) = left.pop_front() {
             let here = real.join(&part);
-            let Ok(found) = self.root.join(&here).symlink_metadata() else {
+            let Some(found) = self.look(&here) else {
                 real = here;
                 continue;
             };
             if !found.is_symlink() {
-                ensure!(found.is_dir(), "/usr/{} is not a directory", printable_path(&here));
+                ensure!(found.is_dir(), "/{} is not a directory", printable_path(&here));
                 real = here;
                 continue;
             }
             links += 1;
-            ensure!(links <= MAX_LINKS, "/usr/{} is in a loop of symlinks", printable_path(&here));
-            let target = std::fs::read_link(self.root.join(&here))?;
+            ensure!(links <= MAX_LINKS, "/{} is in a loop of symlinks", printable_path(&here));
             // As an absolute path on the host, then once more from the top.
-            let whole = Path::new("/usr").join(&real).join(target);
-            let clean = normalize(&whole);
-            let parts: Vec<&OsStr> = clean.iter().skip(1).collect();
-            let below = below_usr(&parts).with_context(|| {
-                format!("/usr/{} is a symlink to {}", printable_path(&here), printable_path(&clean))
-            })?;
-            for part in below.into_iter().rev() {
+            let clean = normalize(&Path::new("/").join(&real).join(self.target(&here)?));
+            if clean.starts_with(crate::generation::RUN_DIR) {
+                // A link of ours stands for the directory that the layer has there.
+                real = here;
+                continue;
+            }
+            for part in clean.iter().skip(1).collect::<Vec<_>>().into_iter().rev() {
                 left.push_front(part.to_os_string());
             }
             real = PathBuf::new();
         }
         Ok(real)
+    }
+}
+
+/// Where the layer keeps what is packaged below `/opt`.
+pub const OPT: &str = "usr/lib/opt";
+const USR_ETC: &str = "usr/etc";
+
+/// `/opt/NAME` is `/usr/lib/opt/NAME`, however the host's `/opt` is reached.
+fn relocate(place: &Path) -> PathBuf {
+    let below = place.strip_prefix("opt").or_else(|_| place.strip_prefix("var/opt"));
+    match below {
+        Ok(below) if below.components().next().is_some() => Path::new(OPT).join(below),
+        _ => place.to_path_buf(),
     }
 }
 
@@ -134,17 +184,6 @@ fn normalize(path: &Path) -> PathBuf {
         }
     }
     clean
-}
-
-/// Why a file outside `/usr` does not come in.
-fn outside(parts: &[&OsStr], shown: &str) -> String {
-    match parts.first().map(|p| p.as_bytes()) {
-        Some(b"boot") => format!("{shown} is below /boot, which a transient layer never changes"),
-        Some(top @ (b"etc" | b"var" | b"opt")) => {
-            format!("{shown}: files below /{} are not supported yet", printable(top))
-        }
-        _ => format!("{shown} is outside /usr; only files below /usr can be layered"),
-    }
 }
 
 /// Every place that a transaction fills: directories, and everything else.
@@ -203,7 +242,7 @@ impl Places {
     }
 }
 
-/// A path below `/usr` as bytes, for rules.
-pub fn bytes(place: &Path) -> Vec<u8> {
-    place.as_os_str().to_os_string().into_vec()
+/// A place below `usr`, relative to it, as bytes for rules; empty for any other place.
+pub fn below_usr(place: &Path) -> Vec<u8> {
+    place.strip_prefix("usr").map(|p| p.as_os_str().to_os_string().into_vec()).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! Generations in the store: their numbers, manifests and flat layers. A generation exists from the moment at which its
 //! manifest has its name; everything before that is unfinished and may be removed.
 
-use super::{RUN_DIR, Store, damaged, make_dir, read_json, remove_tree, write_json};
+use super::{Content, RUN_DIR, Store, damaged, make_dir, read_json, remove_tree, write_json};
 use crate::files;
 use crate::lock::HostLock;
 use anyhow::{Context as _, Result};
@@ -57,18 +57,22 @@ impl Store {
         Ok(manifest)
     }
 
-    /// The effects of every generation that is there and can be read.
-    pub fn recorded_effects(&self) -> Vec<model::Effect> {
-        let manifests = self.numbers().unwrap_or_default().into_iter().filter_map(|n| self.manifest(n).ok());
-        manifests.flat_map(|m| m.effects).collect()
+    /// The manifests that can be read, oldest first.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn manifests(&self) -> Result<Vec<Manifest>> {
+        let mut numbers = self.numbers()?;
+        numbers.sort_unstable();
+        Ok(numbers.into_iter().filter_map(|n| self.manifest(n).ok()).collect())
     }
 
-    /// Renames a finished layer into its place and writes the manifest last. `layer` lies in the store's tmpfs.
+    /// Renames finished content into its place and writes the manifest last. `content` lies in the store's tmpfs.
     ///
     /// # Errors
     /// From the filesystem; nothing is left half done.
     #[context("Sealing generation {}", manifest.generation)]
-    pub fn seal(&self, _lock: &HostLock, layer: &Path, manifest: &Manifest) -> Result<()> {
+    pub fn seal(&self, _lock: &HostLock, content: &Content, manifest: &Manifest) -> Result<()> {
         let number = manifest.generation;
         let dir = self.generation(number);
         anyhow::ensure!(number != 0, "0 is the base");
@@ -79,7 +83,14 @@ impl Store {
         remove_tree(&dir)?;
         let seal = || -> Result<()> {
             make_dir(&dir)?;
-            std::fs::rename(layer, self.layer(number)).with_context(|| format!("Moving {}", layer.display()))?;
+            let to = self.content(number);
+            for (from, to) in
+                [(&content.layer, &to.layer), (&content.var, &to.var), (&content.linker_cache, &to.linker_cache)]
+            {
+                if from == &content.layer || from.exists() {
+                    std::fs::rename(from, to).with_context(|| format!("Moving {}", from.display()))?;
+                }
+            }
             write_json(&self.manifest_path(number), manifest)
         };
         seal().inspect_err(|_| {

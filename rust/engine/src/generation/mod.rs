@@ -10,6 +10,8 @@
 //!     base/                             bind: parked clone of the pristine /usr
 //!     generations/N/manifest.json       written last; a directory without it is unfinished
 //!     generations/N/packages/           the flat layer: content relative to /usr
+//!     generations/N/var/                what is new in /var, as packaged
+//!     generations/N/ld.so.cache         the linker cache, when the layer needs one
 //!     staging/                          work of the running transaction; emptied at start
 //!     journal.json                      the running change: intent, from, to; absent when none runs
 //!     history.json
@@ -42,6 +44,17 @@ pub struct Store {
     pub path: PathBuf,
 }
 
+/// Where the content of a generation is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    /// The flat layer, relative to `/usr`. Its `etc` has the defaults of what is new in `/etc`.
+    pub layer: PathBuf,
+    /// What is new in `/var`, as packaged.
+    pub var: PathBuf,
+    /// The linker cache, when the layer needs one.
+    pub linker_cache: PathBuf,
+}
+
 /// Space of the store's tmpfs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
@@ -64,6 +77,18 @@ impl Store {
     /// The flat layer of a generation.
     pub fn layer(&self, generation: u64) -> PathBuf {
         self.generation(generation).join("packages")
+    }
+
+    /// Everything that a generation consists of.
+    pub fn content(&self, generation: u64) -> Content {
+        let dir = self.generation(generation);
+        Content { layer: self.layer(generation), var: dir.join("var"), linker_cache: dir.join("ld.so.cache") }
+    }
+
+    /// Where the content of the generation that is being made is put.
+    pub fn staged_content(&self) -> Content {
+        let dir = self.staging();
+        Content { layer: dir.join("layer"), var: dir.join("var"), linker_cache: dir.join("ld.so.cache") }
     }
 
     /// The empty staging directory of this run.

@@ -7,7 +7,7 @@ use crate::names::{document_path, printable_path};
 use crate::tree::{Entry, Tree, kind_name};
 use anyhow::{Context as _, Result};
 use fn_error_context::context;
-use model::{Code, Failure, SkippedPath};
+use model::{Cause, Code, Failure, SkippedPath};
 use rustix::fs::FileType;
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{CString, OsStr};
@@ -69,6 +69,46 @@ fn clone(from: &Tree, to: &Tree, upper: Option<&Tree>) -> Result<()> {
     to.set_attributes(None, &from.attributes(None)?)
 }
 
+/// Opens a directory of the layer, made when it is missing.
+pub(super) fn enter(layer: &Path, name: &str) -> Result<Tree> {
+    let (layer, name) = (Tree::open(layer)?, CString::new(name)?);
+    let mut tree = match layer.entry(&name)? {
+        Some(e) if e.is_dir() => layer.enter(&name)?,
+        _ => {
+            layer.remove_all(&name)?;
+            layer.make_dir(&name)?
+        }
+    };
+    tree.path = PathBuf::new();
+    Ok(tree)
+}
+
+/// Finishes a directory that [`enter`] opened: without content it goes, else it looks like the base's.
+pub(super) fn leave(layer: &Path, name: &str, base: &Path) -> Result<()> {
+    let (layer, base, name) = (Tree::open(layer)?, Tree::open(base)?, CString::new(name)?);
+    let wanted = match base.entry(&name)? {
+        Some(e) if e.is_dir() => base.attributes(Some(&name))?,
+        _ => base.attributes(None)?,
+    };
+    layer.set_attributes(Some(&name), &wanted)?;
+    layer.remove_if_empty(&name)?;
+    // Entries that came and went changed its times.
+    layer.set_attributes(None, &base.attributes(None)?)
+}
+
+/// A copy of a tree, or an empty directory.
+pub(super) fn copy_or_make(from: Option<&Path>, to: &Path) -> Result<Tree> {
+    match std::fs::create_dir(to) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(e).context("Making a tree"),
+        _ => {}
+    }
+    let to = Tree::open(to)?;
+    if let Some(from) = from.filter(|f| f.is_dir()) {
+        clone(&Tree::open(from)?, &to, None)?;
+    }
+    Ok(to)
+}
+
 /// Collects what a layer does not hold.
 struct Build {
     skipped: Vec<SkippedPath>,
@@ -77,7 +117,7 @@ struct Build {
 impl Build {
     fn skip(&mut self, path: &Path, reason: &str) {
         let path = Path::new("/usr").join(document_path(path));
-        self.skipped.push(SkippedPath { path, reason: reason.into() });
+        self.skipped.push(SkippedPath { path, reason: reason.into(), cause: Cause::default() });
     }
 
     /// Applies one upper directory on `to`. `base` is the base's directory at this path, when it has one.

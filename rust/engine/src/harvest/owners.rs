@@ -81,13 +81,14 @@ fn choose(
     incoming: &[Vec<u8>],
     base: &Path,
 ) -> BTreeSet<PathBuf> {
-    let mut base = Base::new(base);
+    let mut base = Base::new(base, Path::new("/"));
+    let mut place = |path: &[u8]| base.place(path, false).ok()?.strip_prefix("usr").ok().map(Path::to_path_buf);
     let mut owned_by = |packages: &BTreeSet<&Nevra>| -> BTreeSet<PathBuf> {
         let files = installed.iter().filter(|p| packages.contains(&p.nevra)).flat_map(|p| &p.files);
-        files.filter_map(|f| base.place(f.as_os_str().as_bytes()).ok()).collect()
+        files.filter_map(|f| place(f.as_os_str().as_bytes())).collect()
     };
     let (lost, mut kept) = (owned_by(gone), owned_by(staying));
-    kept.extend(incoming.iter().filter_map(|f| base.place(f).ok()));
+    kept.extend(incoming.iter().filter_map(|f| place(f)));
     covering.into_iter().filter(|p| lost.contains(p) && !kept.contains(p)).collect()
 }
 

@@ -17,8 +17,8 @@ impl Rig {
     fn new() -> Rig {
         // Where the product works too: a tmpfs with trusted.* attributes.
         let tmp = tempfile::tempdir_in("/dev/shm").unwrap();
-        for d in ["base", "previous", "usr", "etc", "var"] {
-            std::fs::create_dir(tmp.path().join(d)).unwrap();
+        for d in ["base", "previous", "usr", "etc", "var", "root/etc", "root/var"] {
+            std::fs::create_dir_all(tmp.path().join(d)).unwrap();
         }
         Rig { tmp, with_previous: true }
     }
@@ -48,11 +48,24 @@ impl Rig {
         lgetxattr(self.path(p), name, &mut buffer).ok().map(|n| buffer[..n].to_vec())
     }
     fn run_with(&self, released: Option<&BTreeSet<PathBuf>>) -> Result<Harvest> {
-        let staged =
-            Staged { usr: self.path("usr"), etc: self.path("etc"), var: self.path("var"), not_applied: vec![] };
-        let previous = self.path("previous");
-        let previous = self.with_previous.then_some(previous.as_path());
-        harvest_released(&staged, previous, &self.path("base"), &self.path("new"), released)
+        let (usr, etc, var) = (self.path("usr"), self.path("etc"), self.path("var"));
+        let staged = Staged { usr, etc, var, not_applied: vec![], causes: BTreeMap::new(), run: vec![] };
+        let content = |layer: &str| Content {
+            layer: self.path(layer),
+            var: self.path(&format!("{layer}-var")),
+            linker_cache: self.path(&format!("{layer}-cache")),
+        };
+        let (previous, target) = (content("previous"), content("new"));
+        harvest(&Work {
+            staged: &staged,
+            previous: self.with_previous.then_some(&previous),
+            base: &self.path("base"),
+            root: &self.path("root"),
+            target: &target,
+            released,
+            owned: &BTreeMap::new(),
+            mounts: &BTreeSet::new(),
+        })
     }
     fn run(&self) -> Harvest {
         self.run_with(None).unwrap()

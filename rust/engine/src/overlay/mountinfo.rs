@@ -2,6 +2,7 @@
 //! Format: proc_pid_mountinfo(5). The order of lines says nothing about stacking; parent ids do.
 
 use anyhow::{Context as _, Result};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
@@ -58,6 +59,11 @@ impl Table {
             parse_line(line).with_context(|| format!("not a mountinfo line: {:?}", String::from_utf8_lossy(line)))
         });
         Ok(Table { mounts: mounts.collect::<Result<_>>()? })
+    }
+
+    /// Every mount point once, in no order.
+    pub fn points(&self) -> BTreeSet<PathBuf> {
+        self.mounts.iter().map(|m| m.point.clone()).collect()
     }
 
     /// The mounts stacked on exactly `point`, bottom first, as lookups would cross them; empty when it is no mount point.

@@ -2,13 +2,18 @@
 //! be run again after a crash: doing twice is doing once, and undoing touches only what is ours.
 
 pub mod accounts;
+pub mod cleaner;
+pub mod live;
+mod paths;
+pub mod plan;
 
 use crate::files;
-use crate::host::Host;
 use crate::lock::HostLock;
+use crate::names::printable_path;
 use anyhow::{Context as _, Result, bail};
 use fn_error_context::context;
-use model::{Effect, Progress};
+use model::{Effect, Event, Progress};
+use paths::Done;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -27,29 +32,14 @@ pub enum When {
 /// The side of the swap on which an effect is carried out.
 pub fn when(effect: &Effect) -> When {
     match effect {
-        Effect::MarkUnlocked { .. } => When::BeforeSwap,
-        Effect::ReloadUnits | Effect::ReloadUdev | Effect::ReloadBus => When::AfterSwap,
+        Effect::MarkUnlocked { .. }
+        | Effect::Cleaner { .. }
+        | Effect::Link { .. }
+        | Effect::Mount { .. }
+        | Effect::RunDirectory { .. }
+        | Effect::EnableUnit { .. } => When::BeforeSwap,
+        Effect::ReloadUnits | Effect::ReloadUdev | Effect::ReloadBus | Effect::StartUnit { .. } => When::AfterSwap,
     }
-}
-
-/// The effects that a layer needs on this host.
-pub fn effects_of(host: &Host, layer: &Path) -> Vec<Effect> {
-    let has = |dir: &str| layer.join(dir).is_dir();
-    let marker = format!(
-        "/run/ostree/deployment-state/{}.{}/unlocked-transient",
-        host.deployment.checksum, host.deployment.serial
-    );
-    let mut effects = vec![Effect::MarkUnlocked { path: marker.into() }];
-    if has("lib/systemd/system") {
-        effects.push(Effect::ReloadUnits);
-    }
-    if has("lib/udev/rules.d") {
-        effects.push(Effect::ReloadUdev);
-    }
-    if has("share/dbus-1/system.d") || has("share/dbus-1/system-services") {
-        effects.push(Effect::ReloadBus);
-    }
-    effects
 }
 
 /// Carries out one effect.
@@ -58,20 +48,39 @@ pub fn effects_of(host: &Host, layer: &Path) -> Vec<Effect> {
 /// When the host refuses; the caller then undoes what was done before it.
 #[context("Carrying out {effect:?}")]
 pub fn apply(_lock: &HostLock, effect: &Effect, progress: &dyn Progress) -> Result<()> {
-    match effect {
+    let done = match effect {
         Effect::MarkUnlocked { path } => match std::fs::read_to_string(path) {
-            Ok(text) if text != MARKER_TEXT => {
-                progress.event(model::Event::Notice(format!("{} was there already and is left alone", path.display())));
-                Ok(())
-            }
-            Ok(_) => Ok(()),
+            Ok(text) if text != MARKER_TEXT => Done::Foreign,
+            Ok(_) => Done::Yes,
             Err(_) => {
                 std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
-                files::write(path, MARKER_TEXT.as_bytes(), 0o644)
+                files::write(path, MARKER_TEXT.as_bytes(), 0o644)?;
+                Done::Yes
             }
         },
-        Effect::ReloadUnits | Effect::ReloadUdev | Effect::ReloadBus => reload(effect),
+        // Written before the first effect, and for all of them: see `cleaner::cover`.
+        Effect::Cleaner { .. } => Done::Yes,
+        Effect::Link { path, target } => paths::link(path, target)?,
+        Effect::Mount { path, source, made } => paths::mount(path, source, *made)?,
+        Effect::RunDirectory { path, mode, uid, gid } => paths::run_directory(path, *mode, *uid, *gid)?,
+        Effect::EnableUnit { path, target } => {
+            std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
+            paths::link(path, target)?
+        }
+        Effect::ReloadUnits | Effect::ReloadUdev | Effect::ReloadBus => {
+            reload(effect)?;
+            Done::Yes
+        }
+        Effect::StartUnit { unit } => {
+            systemctl(&["start", unit])?;
+            Done::Yes
+        }
+    };
+    if let (Done::Foreign, Some(path)) = (done, effect.path()) {
+        let shown = printable_path(path);
+        progress.event(Event::Notice(format!("{shown} is not ours and is left alone")));
     }
+    Ok(())
 }
 
 /// Undoes one effect.
@@ -79,8 +88,8 @@ pub fn apply(_lock: &HostLock, effect: &Effect, progress: &dyn Progress) -> Resu
 /// # Errors
 /// When the host refuses.
 #[context("Undoing {effect:?}")]
-pub fn undo(_lock: &HostLock, effect: &Effect) -> Result<()> {
-    match effect {
+pub fn undo(_lock: &HostLock, effect: &Effect, progress: &dyn Progress) -> Result<()> {
+    let done = match effect {
         Effect::MarkUnlocked { path } => {
             if std::fs::read_to_string(path).is_ok_and(|text| text == MARKER_TEXT) {
                 files::remove(path)?;
@@ -89,10 +98,57 @@ pub fn undo(_lock: &HostLock, effect: &Effect) -> Result<()> {
                     let _ = std::fs::remove_dir(dir);
                 }
             }
-            Ok(())
+            Done::Yes
         }
-        Effect::ReloadUnits | Effect::ReloadUdev | Effect::ReloadBus => reload(effect),
+        Effect::Cleaner { .. } => Done::Yes,
+        Effect::Link { path, target } => paths::unlink(path, target)?,
+        Effect::Mount { path, source, made } => paths::unmount(path, source, *made)?,
+        Effect::RunDirectory { path, .. } => paths::remove_run_directory(path),
+        Effect::EnableUnit { path, target } => {
+            let done = paths::unlink(path, target)?;
+            if let Some(dir) = path.parent().filter(|d| *d != Path::new("/run/systemd/system")) {
+                // Other units may be enabled there.
+                let _ = std::fs::remove_dir(dir);
+            }
+            done
+        }
+        Effect::ReloadUnits | Effect::ReloadUdev | Effect::ReloadBus => {
+            reload(effect)?;
+            Done::Yes
+        }
+        Effect::StartUnit { unit } => {
+            systemctl(&["stop", unit])?;
+            Done::Yes
+        }
+    };
+    if let (Done::Foreign, Some(path)) = (done, effect.path()) {
+        let shown = printable_path(path);
+        progress.event(Event::Notice(format!("{shown} is no longer as the layer made it, and is kept")));
     }
+    Ok(())
+}
+
+/// Removes what is recognizably ours wherever it is: symlinks in `/etc`, and mounts that show something below our
+/// directory. For states whose records cannot be read.
+///
+/// # Errors
+/// From the kernel or the filesystem.
+pub fn sweep(_lock: &HostLock) -> Result<()> {
+    paths::sweep_links(Path::new("/etc"))?;
+    paths::sweep_mounts()
+}
+
+/// True when systemd runs here; see sd_booted(3).
+pub fn has_systemd() -> bool {
+    Path::new("/run/systemd/system").exists()
+}
+
+/// Asks systemd for something, when it runs at all.
+fn systemctl(words: &[&str]) -> Result<()> {
+    if !has_systemd() {
+        return Ok(());
+    }
+    run(&[&["systemctl"], words].concat())
 }
 
 /// Tells a service to read its files again, when it runs at all. The paths are those of sd_booted(3), udev's control
@@ -112,11 +168,15 @@ fn reload(effect: &Effect) -> Result<()> {
                 "ReloadConfig",
             ],
         ),
-        Effect::MarkUnlocked { .. } => return Ok(()),
+        _ => return Ok(()),
     };
     if !Path::new(runs).exists() {
         return Ok(());
     }
+    run(argv)
+}
+
+fn run(argv: &[&str]) -> Result<()> {
     let output = Command::new(argv[0])
         .args(&argv[1..])
         .stdin(Stdio::null())

@@ -2,13 +2,16 @@
 //! program again, single-threaded) that enters new mount, pid, ipc, uts and network namespaces ([`worker`]) and there
 //! builds the file system that scriptlets see ([`sandbox`]). Parent and worker speak JSON lines ([`Message`]).
 
+mod finish;
 mod parent;
 mod rpmdb;
 mod sandbox;
+mod trace;
 mod worker;
 
 use anyhow::Result;
-use model::{Failure, Nevra, NotApplied, Progress};
+use model::{Cause, Effect, Failure, Nevra, NotApplied, Progress};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use worker::worker_main;
@@ -20,6 +23,14 @@ pub struct Spec {
     pub layers: Vec<PathBuf>,
     /// The parked base.
     pub base: PathBuf,
+    /// Live copies that stand for symlinks of ours in `/etc`.
+    pub etc: Option<PathBuf>,
+    /// Live content below mount points of ours in `/var`.
+    pub var: Option<PathBuf>,
+    /// sysusers.d(5) lines of the packages, for librpm before 4.19, which does not read them.
+    pub sysusers: String,
+    /// The previous layer has a linker cache of its own.
+    pub linker_cache: bool,
     /// Empty directory in our tmpfs for upper and work directories.
     pub work: PathBuf,
     /// Package files to install (or upgrade, downgrade, reinstall).
@@ -45,6 +56,18 @@ pub struct Staged {
     pub var: PathBuf,
     /// Non-fatal scriptlet failures, and what was written where no layer reaches.
     pub not_applied: Vec<NotApplied>,
+    /// Absolute path outside `/usr` to the scriptlet that changed it.
+    pub causes: BTreeMap<PathBuf, Cause>,
+    /// Directories that came up in `/run`.
+    pub run: Vec<Effect>,
+}
+
+/// What the worker itself can tell at the end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct Findings {
+    not_applied: Vec<NotApplied>,
+    causes: BTreeMap<PathBuf, Cause>,
+    run: Vec<Effect>,
 }
 
 /// Runs the transaction in the sandbox.
@@ -90,7 +113,7 @@ enum Message {
     /// A line that it printed.
     Line { package: String, line: String },
     /// The transaction is done.
-    Done { not_applied: Vec<NotApplied> },
+    Done { findings: Findings },
     /// The transaction failed, for a reason that has a name.
     Failed { failure: Failure },
     /// Anything else went wrong.

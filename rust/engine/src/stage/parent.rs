@@ -1,9 +1,9 @@
 //! The parent's side: starts the worker, follows its messages, and ends it when time is up or the user asks.
 
-use super::{Layout, Message, Order, Spec, Staged, WORKER_COMMAND};
+use super::{Findings, Layout, Message, Order, Spec, Staged, WORKER_COMMAND};
 use anyhow::{Context as _, Result, bail};
 use fn_error_context::context;
-use model::{Code, Event, Failure, NotApplied, Progress};
+use model::{Code, Event, Failure, Progress};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -61,9 +61,14 @@ pub(super) fn run(program: &Path, spec: &Spec, progress: &dyn Progress) -> Resul
     }
     let status = worker.child.wait()?;
     match result? {
-        Some(not_applied) => {
-            Ok(Staged { usr: layout.upper("usr"), etc: layout.upper("etc"), var: layout.upper("var"), not_applied })
-        }
+        Some(Findings { not_applied, causes, run }) => Ok(Staged {
+            usr: layout.upper("usr"),
+            etc: layout.upper("etc"),
+            var: layout.upper("var"),
+            not_applied,
+            causes,
+            run,
+        }),
         None => {
             let log = fs::read_to_string(layout.worker_log()).unwrap_or_default();
             bail!("the worker ended without a result ({status}): {}", log.trim())
@@ -106,7 +111,7 @@ impl Worker {
     }
 
     /// Reads messages to the end of the pipe. Returns the result, if there was one.
-    fn follow(&mut self, layout: &Layout, spec: &Spec, progress: &dyn Progress) -> Result<Option<Vec<NotApplied>>> {
+    fn follow(&mut self, layout: &Layout, spec: &Spec, progress: &dyn Progress) -> Result<Option<Findings>> {
         let mut done = None;
         loop {
             if progress.cancelled() {
@@ -142,7 +147,7 @@ impl Worker {
 
     /// Takes one message. Lua scriptlets run in the worker's own process, so none of this is to be trusted: it is text
     /// to show, or ends the run.
-    fn receive(&mut self, message: Message, progress: &dyn Progress) -> Result<Option<Vec<NotApplied>>> {
+    fn receive(&mut self, message: Message, progress: &dyn Progress) -> Result<Option<Findings>> {
         match message {
             // Only the first, which comes before anything of a package is looked at: it is killed later on.
             Message::Init { pid } if self.init.is_none() => self.init = Pid::from_raw(pid),
@@ -155,11 +160,11 @@ impl Worker {
             Message::Line { package, line } => {
                 progress.event(Event::Scriptlet { package: plain(&package), line: plain(&line) });
             }
-            Message::Done { mut not_applied } => {
-                for one in &mut not_applied {
+            Message::Done { mut findings } => {
+                for one in &mut findings.not_applied {
                     one.what = plain(&one.what);
                 }
-                return Ok(Some(not_applied));
+                return Ok(Some(findings));
             }
             Message::Failed { mut failure } => {
                 failure.message = plain(&failure.message);

@@ -44,6 +44,7 @@ const KEPT: &[CapabilitySet] = &[
 /// Entries of `/` that are not the sandbox's own.
 pub(super) struct Root {
     kept: BTreeSet<OsString>,
+    uppers: [OwnedFd; 3],
 }
 
 /// Builds the sandbox and makes it this process's root. The process must be alone in new namespaces.
@@ -60,8 +61,9 @@ pub(super) fn enter(spec: &Spec) -> Result<Root> {
     let mut usr: Vec<PathBuf> = spec.layers.clone();
     usr.push(spec.base.clone());
     overlay(&layout, "usr", &usr)?;
-    overlay(&layout, "etc", &["/etc".into()])?;
-    overlay(&layout, "var", &["/var".into()])?;
+    let over = |own: &Option<PathBuf>, host: &str| own.iter().cloned().chain([host.into()]).collect::<Vec<_>>();
+    overlay(&layout, "etc", &over(&spec.etc, "/etc"))?;
+    overlay(&layout, "var", &over(&spec.var, "/var"))?;
     for name in ["proc", "sys", "dev", "run", "boot", "sysroot"] {
         fs::create_dir(root.join(name))?;
     }
@@ -71,12 +73,15 @@ pub(super) fn enter(spec: &Spec) -> Result<Root> {
     proc_and_sys(&root)?;
     devices(&root.join("dev"))?;
     let kept = top_level(&root)?;
+    opt(&root)?;
+    let open = |hierarchy: &str| -> Result<OwnedFd> { Ok(fs::File::open(layout.upper(hierarchy))?.into()) };
+    let uppers = [open("usr")?, open("etc")?, open("var")?];
 
     rustix::process::chdir(&root)?;
     rustix::process::pivot_root(".", ".").context("pivot_root")?;
     rustix::mount::unmount(".", UnmountFlags::DETACH).context("Detaching the host")?;
     rustix::process::chdir("/")?;
-    Ok(Root { kept })
+    Ok(Root { kept, uppers })
 }
 
 fn mount(kind: &str, target: &Path, flags: MountFlags, data: &str) -> Result<()> {
@@ -153,6 +158,22 @@ fn devices(dev: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What is packaged for `/opt` goes to the layer's `/usr/lib/opt`, which is therefore mounted there.
+fn opt(root: &Path) -> Result<()> {
+    let opt = match fs::read_link(root.join("opt")) {
+        Ok(target) => root.join(target.strip_prefix("/").unwrap_or(&target)),
+        Err(_) => root.join("opt"),
+    };
+    let source = root.join("usr/lib/opt");
+    for dir in [&source, &opt] {
+        if !dir.is_dir() {
+            fs::create_dir_all(dir)?;
+            fs::set_permissions(dir, fs::Permissions::from_mode(0o755))?;
+        }
+    }
+    rustix::mount::mount_bind(&source, &opt).with_context(|| format!("Mounting {}", opt.display()))
+}
+
 /// The host's symlinks in `/` as they are; its other directories empty.
 fn top_level(root: &Path) -> Result<BTreeSet<OsString>> {
     let mut names = BTreeSet::new();
@@ -178,6 +199,12 @@ fn top_level(root: &Path) -> Result<BTreeSet<OsString>> {
 }
 
 impl Root {
+    /// The upper directories of `/usr`, `/etc` and `/var`, which are out of sight in the sandbox.
+    pub(super) fn uppers(&self) -> Result<[OwnedFd; 3]> {
+        let [usr, etc, var] = &self.uppers;
+        Ok([usr.try_clone()?, etc.try_clone()?, var.try_clone()?])
+    }
+
     /// What was written to places that vanish with the sandbox, one level deep. Call it after the transaction.
     pub(super) fn lost(&self) -> Result<Vec<PathBuf>> {
         let mut lost = Vec::new();
@@ -188,7 +215,7 @@ impl Root {
                 lost.push(entry.path());
                 continue;
             }
-            let scratch = ["usr", "etc", "var", "proc", "sys", "dev", "run", "tmp"];
+            let scratch = ["usr", "etc", "var", "opt", "proc", "sys", "dev", "run", "tmp"];
             if scratch.iter().any(|s| name == *s) || !entry.file_type()?.is_dir() {
                 continue;
             }

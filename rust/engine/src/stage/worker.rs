@@ -3,11 +3,12 @@
 //! process, then init, and with init everything that a scriptlet may have left running.
 
 use super::parent::last_lines;
-use super::{Layout, Message, Order, Spec, rpmdb, sandbox};
+use super::trace::Trace;
+use super::{Findings, Layout, Message, Order, Spec, finish, rpmdb, sandbox};
 use anyhow::{Context as _, Result, bail};
 use bridge::librpm::{Outcome, Problem, ProblemKind, Step, Transaction};
 use bridge::process::Fork;
-use model::{Code, Failure, NotApplied};
+use model::{Cause, Code, Failure, NotApplied};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 use std::fs::{File, OpenOptions};
@@ -99,7 +100,7 @@ fn init(spec: &Spec) -> Result<u8> {
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
     let result = transaction(spec, &layout, &mut messages).map_err(name_lack_of_space);
     let (message, status) = match result {
-        Ok(not_applied) => (Message::Done { not_applied }, 0),
+        Ok(findings) => (Message::Done { findings }, 0),
         Err(error) => match error.downcast::<Failure>() {
             Ok(failure) => (Message::Failed { failure }, 1),
             Err(error) => (Message::Broken { error: format!("{error:#}") }, 1),
@@ -116,13 +117,16 @@ fn open_package(path: &PathBuf) -> Result<(OwnedFd, PathBuf)> {
     Ok((file, name))
 }
 
-fn transaction(spec: &Spec, layout: &Layout, messages: &mut File) -> Result<Vec<NotApplied>> {
+fn transaction(spec: &Spec, layout: &Layout, messages: &mut File) -> Result<Findings> {
     let packages: Vec<(OwnedFd, PathBuf)> = spec.install.iter().map(open_package).collect::<Result<_>>()?;
     let log = OpenOptions::new().create(true).append(true).read(true).open(layout.scriptlet_log())?;
     // Lua scriptlets run in this process.
     rustix::stdio::dup2_stdout(&log)?;
     let root = sandbox::enter(spec)?;
+    let [usr, etc, var] = root.uppers()?;
     sandbox::confine(spec.timeout)?;
+    let mut not_applied: Vec<NotApplied> = finish::sysusers(&spec.sysusers)?.into_iter().collect();
+    let linker_etc = etc.try_clone()?;
 
     let database = rpmdb::Before::look()?;
 
@@ -134,6 +138,7 @@ fn transaction(spec: &Spec, layout: &Layout, messages: &mut File) -> Result<Vec<
         failed: None,
         unpack: None,
         warnings: Vec::new(),
+        trace: Trace::new(vec![("etc", etc), ("var", var)]),
         sent: 0,
     };
     {
@@ -161,11 +166,18 @@ fn transaction(spec: &Spec, layout: &Layout, messages: &mut File) -> Result<Vec<
         }
     }
     database.settle()?;
-    let mut not_applied = run.warnings;
+    run.trace.look(None);
+    not_applied.append(&mut run.warnings);
+    not_applied.extend(finish::tmpfiles(&usr)?);
+    not_applied.extend(finish::linker_cache(&usr, &linker_etc, spec.linker_cache)?);
+    // Only when nothing was packaged for /opt.
+    let _ = std::fs::remove_dir("/usr/lib/opt");
+    let (run_directories, other) = finish::run_directories()?;
+    not_applied.extend(other);
     for path in root.lost()? {
         not_applied.push(NotApplied { package: None, slot: None, what: format!("created {}", path.display()) });
     }
-    Ok(not_applied)
+    Ok(Findings { not_applied, causes: run.trace.causes(), run: run_directories })
 }
 
 /// Not every part of librpm says why it could not write; the file system knows. In the sandbox, `/usr` tells about the
@@ -249,6 +261,7 @@ struct Run<'a> {
     /// The first package that could not be unpacked.
     unpack: Option<Failure>,
     warnings: Vec<NotApplied>,
+    trace: Trace,
     /// Bytes of the running package at the last message.
     sent: u64,
 }
@@ -266,11 +279,13 @@ impl Run<'_> {
             Step::Erase { .. } => {}
             Step::ScriptletStart { package, slot } => {
                 self.lines.clear();
+                self.trace.look(None);
                 let log_at = self.log.metadata().map_or(self.read, |m| m.len());
                 self.tell(&Message::Scriptlet { package, slot, log_at });
             }
-            Step::ScriptletStop { package, .. } => {
+            Step::ScriptletStop { package, slot } => {
                 self.tell(&Message::ScriptletEnd);
+                self.trace.look(Some(&Cause { package: Some(package.clone()), slot: Some(slot) }));
                 self.lines = self.printed();
                 for line in self.lines.clone().lines() {
                     self.tell(&Message::Line { package: package.clone(), line: line.to_owned() });

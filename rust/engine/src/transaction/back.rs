@@ -4,14 +4,14 @@
 use super::{Live, Options, Session, commit, history_entry, outcome, report, take_lock};
 use crate::generation::{self, Store};
 use crate::host::{self, Host};
+use crate::lock::HostLock;
 use crate::overlay::{self, UsrMounts};
 use crate::settle;
 use anyhow::Result;
 use fail::fail_point;
 use model::status::Outcome;
-use model::{Code, Event, Failure, Manifest, Nevra, Phase, Plan, Progress};
+use model::{Code, Effect, Event, Failure, Manifest, Nevra, Phase, Plan, Progress};
 use std::collections::BTreeSet;
-use std::path::Path;
 
 /// Returns to the generation that was live before the last change.
 ///
@@ -29,7 +29,7 @@ pub fn rollback(options: &Options, progress: &dyn Progress) -> Result<Outcome> {
         return Ok(outcome(false, live.generation, plan, manifest));
     }
     session.phase(Phase::Activate)?;
-    let entry = history_entry(options, live.generation, target, &plan);
+    let entry = history_entry(options, live.generation, target, &plan, &live.effects);
     commit::switch(&session, &store, &live.effects, manifest, entry, plan)
 }
 
@@ -52,17 +52,8 @@ pub fn reset(options: &Options, progress: &dyn Progress) -> Result<Outcome> {
     progress.event(Event::Phase(Phase::Activate));
     overlay::detach_all(&lock)?;
     fail_point!("reset-detached", |_| anyhow::bail!("failpoint"));
-    // After a crash or with a damaged manifest the effects are not known: those that every layer has are undone.
-    let mut effects = settle::effects_of(&host, Path::new("/nonexistent"));
-    effects.extend(state.effects.iter().filter(|e| !effects.contains(e)).cloned().collect::<Vec<_>>());
     if live != 0 || store.is_some() {
-        for effect in effects.iter().rev() {
-            // The base is back, which is what was asked for: a service that cannot be reloaded does not stop the rest.
-            match (settle::undo(&lock, effect), settle::when(effect)) {
-                (Err(e), settle::When::AfterSwap) => progress.event(Event::Notice(format!("{e:#}"))),
-                (other, _) => other?,
-            }
-        }
+        undo_everything(&lock, &host, store.as_ref(), progress)?;
     }
     crate::origin::remove(&lock)?;
     report::remove(&lock)?;
@@ -72,6 +63,41 @@ pub fn reset(options: &Options, progress: &dyn Progress) -> Result<Outcome> {
         store.destroy(&lock)?;
     }
     Ok(outcome(changed, 0, plan, None))
+}
+
+/// Undoes the effects of every generation that is known, with whatever can be read of the state.
+pub(super) fn undo_everything(
+    lock: &HostLock,
+    host: &Host,
+    store: Option<&Store>,
+    progress: &dyn Progress,
+) -> Result<()> {
+    // With a damaged manifest the effects are not known: the mark, which every layer has, is undone, and links and mounts
+    // are recognized by where they lead.
+    let mut effects = vec![Effect::MarkUnlocked { path: settle::plan::marker(host) }];
+    if let Some(store) = store {
+        let (manifests, journal) = (store.manifests()?, store.journal().ok().flatten());
+        let known = manifests.into_iter().flat_map(|m| m.effects).map(|e| e.effect);
+        for effect in known.chain(journal.into_iter().flat_map(|j| [j.old_effects, j.effects].concat())) {
+            if !effects.contains(&effect) {
+                effects.push(effect);
+            }
+        }
+    }
+    for effect in effects.iter().rev() {
+        // The base is back, which is what was asked for: a service that cannot be reloaded does not stop the rest.
+        match (settle::undo(lock, effect, progress), settle::when(effect)) {
+            (Err(e), settle::When::AfterSwap) => progress.event(Event::Notice(format!("{e:#}"))),
+            (other, _) => other?,
+        }
+    }
+    settle::sweep(lock)?;
+    if let (Some(store), shown @ 1..) = (store, settle::live::current()) {
+        let saved = settle::live::save_edits(lock, (shown, &store.content(shown)), 0)?;
+        commit::tell_saved(progress, &saved);
+    }
+    settle::live::show(lock, 0)?;
+    settle::cleaner::remove()
 }
 
 /// The plan that leads from what is live to another manifest, for `rollback` and `reset`.

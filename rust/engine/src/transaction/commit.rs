@@ -3,12 +3,14 @@
 
 use super::{Session, outcome, report};
 use crate::generation::{Journal, Store};
+use crate::names::printable_path;
 use crate::overlay;
 use crate::settle::{self, When};
 use anyhow::{Context as _, Result};
 use fail::fail_point;
 use model::status::{HistoryEntry, Outcome, SwapMethod};
-use model::{Effect, Event, Manifest, Phase, Plan};
+use model::{AttributedEffect, Effect, Event, Manifest, Phase, Plan, Progress};
+use std::path::PathBuf;
 
 /// Makes `manifest` (or the base, when it is `None`) live.
 ///
@@ -17,13 +19,14 @@ use model::{Effect, Event, Manifest, Phase, Plan};
 pub(super) fn switch(
     session: &Session<'_>,
     store: &Store,
-    old_effects: &[Effect],
+    old_effects: &[AttributedEffect],
     manifest: Option<Manifest>,
     entry: HistoryEntry,
     plan: Plan,
 ) -> Result<Outcome> {
-    let effects = manifest.as_ref().map(|m| m.effects.clone()).unwrap_or_default();
-    let journal = Journal { from: entry.from, to: entry.to, effects, old_effects: old_effects.to_vec(), entry };
+    let plain = |effects: &[AttributedEffect]| effects.iter().map(|e| e.effect.clone()).collect();
+    let effects = manifest.as_ref().map(|m| plain(&m.effects)).unwrap_or_default();
+    let journal = Journal { from: entry.from, to: entry.to, effects, old_effects: plain(old_effects), entry };
     if let Err(error) = forward(session, store, &journal, manifest.as_ref()) {
         return match backward(session, store, &journal) {
             Ok(()) => Err(error),
@@ -44,8 +47,17 @@ fn forward(session: &Session<'_>, store: &Store, journal: &Journal, manifest: Op
     store.write_journal(&session.lock, journal)?;
     store.prepare_history(&session.lock, &journal.entry)?;
     fail_point!("journaled", |_| anyhow::bail!("failpoint"));
+    // On disk before anything that it would have to remove.
+    settle::cleaner::cover(&session.lock, journal.old_effects.iter().chain(&journal.effects))?;
+    fail_point!("covered", |_| anyhow::bail!("failpoint"));
+    if journal.to != 0 {
+        let from = (journal.from != 0).then(|| store.content(journal.from));
+        settle::live::prepare(&session.lock, from.as_ref(), (journal.to, &store.content(journal.to)))?;
+        settle::live::show(&session.lock, journal.to)?;
+    }
     for effect in journal.effects.iter().filter(|e| settle::when(e) == When::BeforeSwap) {
         settle::apply(&session.lock, effect, session.progress)?;
+        fail_point!("effect", |_| anyhow::bail!("failpoint"));
     }
     fail_point!("before-swap", |_| anyhow::bail!("failpoint"));
     swap(session, store, journal.to)?;
@@ -67,6 +79,13 @@ pub(super) fn tolerate(session: &Session<'_>, applied: Result<()>, going: bool) 
             Ok(())
         }
         other => other,
+    }
+}
+
+/// Where the administrator finds what was edited and is no longer part of the layer.
+pub(super) fn tell_saved(progress: &dyn Progress, saved: &[PathBuf]) {
+    for path in saved {
+        progress.event(Event::Notice(format!("Your changes are kept in {}", printable_path(path))));
     }
 }
 
@@ -96,14 +115,20 @@ pub(super) fn backward(session: &Session<'_>, store: &Store, journal: &Journal) 
         swap(session, store, journal.from).context("Bringing the old generation back")?;
         for effect in after_swap(journal) {
             // A reload that fails here already failed on the way forward; the files are what counts.
-            let _ = settle::undo(&session.lock, effect);
+            let _ = settle::undo(&session.lock, effect, session.progress);
         }
     }
-    for effect in journal.effects.iter().rev().filter(|e| !journal.old_effects.contains(e)) {
-        if settle::when(effect) == When::BeforeSwap {
-            settle::undo(&session.lock, effect)?;
-        }
+    let before_swap = |e: &&Effect| settle::when(e) == When::BeforeSwap;
+    for effect in journal.effects.iter().rev().filter(before_swap).filter(|e| !journal.old_effects.contains(e)) {
+        settle::undo(&session.lock, effect, session.progress)?;
     }
+    settle::live::show(&session.lock, journal.from)?;
+    // A mount of the old generation that one of the new had taken the place of.
+    for effect in journal.old_effects.iter().filter(before_swap).filter(|e| !journal.effects.contains(e)) {
+        settle::apply(&session.lock, effect, session.progress)?;
+    }
+    settle::cleaner::cover(&session.lock, journal.old_effects.iter())?;
+    settle::live::keep_only(&session.lock, journal.from)?;
     report::write_current(session, store, journal.from)?;
     store.clear_journal(&session.lock)?;
     report::keep_only(session, store, journal.from)
@@ -118,9 +143,16 @@ pub(super) fn finish(
 ) -> Result<()> {
     for effect in journal.old_effects.iter().rev().filter(|e| !journal.effects.contains(e)) {
         if settle::when(effect) == When::BeforeSwap {
-            settle::undo(&session.lock, effect)?;
+            settle::undo(&session.lock, effect, session.progress)?;
         }
     }
+    if journal.from != 0 {
+        let edits = settle::live::save_edits(&session.lock, (journal.from, &store.content(journal.from)), journal.to)?;
+        tell_saved(session.progress, &edits);
+    }
+    settle::live::show(&session.lock, journal.to)?;
+    settle::cleaner::cover(&session.lock, journal.effects.iter())?;
+    settle::live::keep_only(&session.lock, journal.to)?;
     match manifest {
         Some(m) => crate::origin::write(&session.lock, &session.host, m)?,
         None => crate::origin::remove(&session.lock)?,

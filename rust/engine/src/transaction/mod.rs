@@ -1,8 +1,9 @@
 //! The driver: one locked run from a request to a live generation. It calls the steps of the pipeline in their
-//! order and owns none of their work; [`incoming`] fetches the files that the user named, [`commit`] makes the change
-//! visible, [`back`] undoes changes, [`recover`] repairs what a killed run left, [`report`] answers questions.
+//! order and owns none of their work; [`incoming`] fetches the files that the user named, [`build`] makes a generation,
+//! [`commit`] makes it visible, [`back`] undoes changes, [`recover`] repairs what a killed run left, [`report`] answers questions.
 
 mod back;
+mod build;
 mod commit;
 mod incoming;
 mod recover;
@@ -14,22 +15,23 @@ pub use report::{diff, history, status};
 use crate::generation::Store;
 use crate::host::{self, Host};
 use crate::lock::HostLock;
-use crate::overlay::{self, UsrMounts};
-use crate::{admit, fetch, harvest, resolve, settle, stage};
+use crate::overlay::UsrMounts;
+use crate::{fetch, resolve};
 use anyhow::{Context as _, Result};
 use fail::fail_point;
 use incoming::Incoming;
 use model::manifest::Requested;
 use model::status::{API_VERSION, HistoryEntry, Outcome};
-use model::{Code, Effect, Event, Failure, LayeredPackage, Manifest, Nevra, Phase, Plan, Progress, Request};
-use std::collections::{BTreeMap, BTreeSet};
+use model::{
+    AttributedEffect, Code, Event, Failure, LayeredPackage, Manifest, NotApplied, Phase, Plan, Progress, Request,
+    SkippedPath,
+};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Where packages and metadata are kept between runs; safe to delete.
 pub const CACHE_DIR: &str = "/var/cache/rpm-ostree-transient";
-/// Wall-clock limit of one sandboxed RPM transaction, in seconds.
-const STAGE_TIMEOUT: u64 = 300;
 
 /// How a command is to be run.
 #[derive(Debug, Clone, Default)]
@@ -56,7 +58,9 @@ struct Live {
     generation: u64,
     packages: Vec<LayeredPackage>,
     requested: Vec<Requested>,
-    effects: Vec<Effect>,
+    effects: Vec<AttributedEffect>,
+    skipped: Vec<SkippedPath>,
+    not_applied: Vec<NotApplied>,
 }
 
 impl Live {
@@ -70,7 +74,8 @@ impl Live {
                 .hint("rpm-ostree-transient reset detaches it")
         })?;
         let m = store.manifest(generation)?;
-        Ok(Live { generation, packages: m.packages, requested: m.requested, effects: m.effects })
+        let Manifest { packages, requested, effects, skipped, not_applied, .. } = m;
+        Ok(Live { generation, packages, requested, effects, skipped, not_applied })
     }
 }
 
@@ -136,15 +141,13 @@ fn carry_out(request: &Request, options: &Options, progress: &dyn Progress) -> R
     let mut plan = resolution.plan.clone();
     incoming.describe(plan.install.iter_mut());
     let nothing = plan.is_empty() && (live.generation == 0 || plan.requested == live.requested);
-    if nothing || options.dry_run {
+    let last = live.packages.iter().all(|p| plan.remove.contains(&p.nevra)) && plan.install.is_empty();
+    if nothing || options.dry_run && last || options.download_only && plan.install.is_empty() {
         return Ok(outcome(false, live.generation, plan, None));
     }
-    if options.download_only && plan.install.is_empty() {
-        return Ok(outcome(false, live.generation, plan, None));
-    }
-    if live.packages.iter().all(|p| plan.remove.contains(&p.nevra)) && plan.install.is_empty() {
+    if last {
         let store = Store::open(&session.lock, &session.host)?;
-        let entry = history_entry(options, live.generation, 0, &plan);
+        let entry = history_entry(options, live.generation, 0, &plan, &live.effects);
         return commit::switch(&session, &store, &live.effects, None, entry, plan);
     }
 
@@ -168,20 +171,20 @@ fn carry_out(request: &Request, options: &Options, progress: &dyn Progress) -> R
     let fresh = existing.is_none();
     drop(existing);
     let store = Store::open(&session.lock, &session.host)?;
-    match build(&session, &store, &live, &fetched, plan) {
-        Ok(outcome) => {
+    match build::build(&session, &store, &live, &fetched, plan) {
+        Ok(outcome) if !options.dry_run => {
             // What was harvested is memory to give back. The change is live: a failure here is the next run's to mend.
             let _ = store.empty_staging(&session.lock);
             Ok(outcome)
         }
-        Err(error) => {
-            // What this run made goes; the next run would do the same, but a failed command leaves nothing at once.
+        other => {
+            // What this run made goes; the next run would do the same, but a failed or dry one leaves nothing at once.
             if fresh && UsrMounts::read()?.live() == 0 {
                 store.destroy(&session.lock).context("Removing the store after a failed first run")?;
             } else {
                 store.empty_staging(&session.lock)?;
             }
-            Err(error)
+            other
         }
     }
 }
@@ -213,58 +216,6 @@ fn code(error: &anyhow::Error) -> Option<Code> {
     error.downcast_ref::<Failure>().map(|f| f.code)
 }
 
-/// Admit → stage → harvest → commit.
-fn build(
-    session: &Session<'_>,
-    store: &Store,
-    live: &Live,
-    fetched: &[fetch::FetchedPackage],
-    plan: Plan,
-) -> Result<Outcome> {
-    let options = session.options;
-    session.phase(Phase::Admit)?;
-    overlay::preflight(&store.base())?;
-    let policy = admit::Policy {
-        force_unsafe: options.force_unsafe.clone(),
-        arches: host::compatible_arches(&session.host.arch),
-    };
-    admit::admit(fetched, &policy, store.space()?, &store.base())?;
-    fail_point!("admitted", |_| anyhow::bail!("failpoint"));
-
-    session.phase(Phase::Stage)?;
-    let previous = (live.generation != 0).then(|| store.layer(live.generation));
-    let staged = stage::stage(
-        &stage::Spec {
-            layers: previous.iter().cloned().collect(),
-            base: store.base(),
-            work: store.staging().join("sandbox"),
-            install: fetched.iter().map(|f| f.path.clone()).collect(),
-            remove: plan.remove.clone(),
-            replace_files: options.force_replace_files,
-            no_deps: test_hooks::apply(&options.resolve).no_deps,
-            timeout: STAGE_TIMEOUT,
-        },
-        session.progress,
-    )?;
-    fail_point!("staged", |_| anyhow::bail!("failpoint"));
-
-    session.phase(Phase::Harvest)?;
-    let target = store.staging().join("layer");
-    let (previous, base) = (previous.as_deref(), store.base());
-    let released = harvest::released(previous, &base, &plan, &live.packages, fetched)?;
-    let harvest = harvest::harvest_released(&staged, previous, &base, &target, released.as_ref())?;
-    let nsswitch = std::fs::read_to_string("/etc/nsswitch.conf").unwrap_or_default();
-    settle::accounts::write(&harvest.layer, &store.base(), &harvest.accounts, &nsswitch)?;
-    fail_point!("harvested", |_| anyhow::bail!("failpoint"));
-
-    let manifest = manifest(session, store, live, fetched, &plan, &harvest)?;
-    store.seal(&session.lock, &harvest.layer, &manifest)?;
-    fail_point!("sealed", |_| anyhow::bail!("failpoint"));
-    session.phase(Phase::Activate)?;
-    let entry = history_entry(options, live.generation, manifest.generation, &plan);
-    commit::switch(session, store, &live.effects, Some(manifest), entry, plan)
-}
-
 /// Takes the lock, and says once for whom it waits.
 fn take_lock(options: &Options, progress: &dyn Progress) -> Result<HostLock> {
     let told = std::cell::Cell::new(false);
@@ -276,69 +227,14 @@ fn take_lock(options: &Options, progress: &dyn Progress) -> Result<HostLock> {
     })
 }
 
-/// The record of the generation that is about to be sealed.
-fn manifest(
-    session: &Session<'_>,
-    store: &Store,
-    live: &Live,
-    fetched: &[fetch::FetchedPackage],
-    plan: &Plan,
-    harvest: &harvest::Harvest,
-) -> Result<Manifest> {
-    let requested: BTreeSet<&str> = plan.requested.iter().map(|r| r.name.as_str()).collect();
-    let mut packages: BTreeMap<(String, String), LayeredPackage> = BTreeMap::new();
-    let replaced: BTreeSet<&Nevra> = plan
-        .install
-        .iter()
-        .filter_map(|p| match &p.action {
-            model::Action::Upgrade(n) | model::Action::Downgrade(n) => Some(n),
-            _ => None,
-        })
-        .chain(&plan.remove)
-        .collect();
-    for p in live.packages.iter().filter(|p| !replaced.contains(&p.nevra)) {
-        packages.insert((p.nevra.name.clone(), p.nevra.to_string()), p.clone());
-    }
-    for f in fetched {
-        let p = &f.planned;
-        packages.insert(
-            (p.nevra.name.clone(), p.nevra.to_string()),
-            LayeredPackage {
-                nevra: p.nevra.clone(),
-                reason: p.reason,
-                repository: p.source.label().to_owned(),
-                signature: f.signature.clone(),
-                installed_bytes: p.installed_bytes,
-                checksum: p.checksum.clone(),
-            },
-        );
-    }
-    let mut packages: Vec<_> = packages.into_values().collect();
-    for p in &mut packages {
-        let asked = requested.contains(p.nevra.name.as_str());
-        p.reason = if asked { model::Reason::Requested } else { model::Reason::Dependency };
-    }
-    Ok(Manifest {
-        format: 1,
-        generation: store.next_number()?,
-        parent: (live.generation != 0).then_some(live.generation),
-        created: now(),
-        command: session.options.command.clone(),
-        requested: plan.requested.clone(),
-        packages,
-        files: harvest.files,
-        bytes: harvest.bytes,
-        effects: settle::effects_of(&session.host, &harvest.layer),
-        skipped: harvest.skipped.clone(),
-        not_applied: harvest.not_applied.clone(),
-    })
-}
-
 fn outcome(changed: bool, generation: u64, plan: Plan, manifest: Option<Manifest>) -> Outcome {
     Outcome { api_version: API_VERSION.into(), kind: "Outcome".into(), changed, generation, plan, manifest }
 }
 
-fn history_entry(options: &Options, from: u64, to: u64, plan: &Plan) -> HistoryEntry {
+fn history_entry(options: &Options, from: u64, to: u64, plan: &Plan, old: &[AttributedEffect]) -> HistoryEntry {
+    let without = |all: &[AttributedEffect], these: &[AttributedEffect]| {
+        all.iter().filter(|e| !these.iter().any(|t| t.effect == e.effect)).cloned().collect()
+    };
     HistoryEntry {
         time: now(),
         command: options.command.clone(),
@@ -346,6 +242,8 @@ fn history_entry(options: &Options, from: u64, to: u64, plan: &Plan) -> HistoryE
         to,
         installed: plan.install.clone(),
         removed: plan.remove.clone(),
+        done: without(&plan.effects, old),
+        undone: without(old, &plan.effects),
     }
 }
 

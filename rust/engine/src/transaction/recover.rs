@@ -47,15 +47,12 @@ pub(super) fn recover(session: &Session<'_>) -> Result<()> {
 /// Removes the state of another boot or deployment, as a soft reboot leaves it: `/run` is the same, the host is not. Also
 /// that of a run that was killed before its store was complete.
 fn remove_stale(session: &Session<'_>, store: Store) -> Result<()> {
-    let effects = store.recorded_effects();
-    if !effects.is_empty() {
+    if !store.manifests()?.is_empty() {
         let text = "What was layered in another boot or deployment is being removed";
         session.progress.event(Event::Notice(text.into()));
     }
     overlay::detach_all(&session.lock)?;
-    for effect in effects.iter().filter(|e| settle::when(e) == settle::When::BeforeSwap) {
-        settle::undo(&session.lock, effect)?;
-    }
+    super::back::undo_everything(&session.lock, &session.host, Some(&store), session.progress)?;
     crate::origin::remove(&session.lock)?;
     super::report::remove(&session.lock)?;
     store.destroy(&session.lock)

@@ -47,6 +47,7 @@ fn write(session: &Session<'_>, store: &Store, manifest: Option<&Manifest>, roll
         layer.command = Some(m.command.clone());
         layer.packages.clone_from(&m.packages);
         layer.files = m.files;
+        layer.effects.clone_from(&m.effects);
         layer.skipped.clone_from(&m.skipped);
         layer.not_applied.clone_from(&m.not_applied);
     }
@@ -72,6 +73,7 @@ fn empty(host: &Host) -> Status {
             memory_bytes: 0,
             memory_limit_bytes: 0,
             swap: None,
+            effects: vec![],
             skipped: vec![],
             not_applied: vec![],
         },

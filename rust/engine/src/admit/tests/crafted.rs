@@ -193,14 +193,15 @@ fn paths() {
         (b"/usr//x", "has an empty part"),
         (b"usr/x", "is not absolute"),
         (b"/usr/share/x/", "has an empty part"),
-        (b"/etc/x\x1b[2J", "crafted-1-1.noarch is refused: /etc/x\\u{1b}[2J: files below /etc are not supported yet"),
-        (b"/var/lib/x", "files below /var are not supported yet"),
-        (b"/opt/x", "files below /opt are not supported yet"),
+        (b"/srv/x\x1b[2J", "crafted-1-1.noarch is refused: /srv/x\\u{1b}[2J is outside /usr, /etc, /var and /opt"),
+        (b"/usr/etc/x", "/usr/etc/x is below /usr/etc"),
+        (b"/etc", "/etc is outside"),
+        (b"/run/x", "/run/x is outside"),
         (b"/boot/x", "below /boot, which a transient layer never changes"),
         (b"/root/x", "/root/x is outside /usr"),
-        (b"/usr/local/bin/x", "points into /var"),
+        (b"/usr/local/bin/x", "is below /usr/local, which is the administrator's"),
         // The base's /usr/tmp is a symlink to ../var/tmp.
-        (b"/usr/tmp/x", "/usr/tmp/x cannot be placed: /usr/tmp is a symlink to /var/tmp"),
+        (b"/usr/tmp/x", "/usr/tmp/x is outside /usr"),
         (b"/usr/lib/systemd/systemd/x", "/usr/lib/systemd/systemd is not a directory"),
         (b"/lib64/libc.so.6", "/lib64/libc.so.6 is part of the C library"),
         (b"/usr/lib/modules/6.1/vmlinuz", "is part of a kernel"),
@@ -297,7 +298,7 @@ fn names_arches_and_sources() {
     // What the source promised is what is there.
     let base = base();
     let other: Nevra = "crafted-2-1.noarch".parse().unwrap();
-    let error = admit_files(&[(&libc, Some(&other))], &forced, PLENTY, base.path()).unwrap_err();
+    let error = admit_files(&[(&libc, Some(&other))], &forced, PLENTY, base.path(), host_root().path()).unwrap_err();
     assert!(error.to_string().contains("it is not crafted-2-1.noarch, as its source said"), "{error}");
 }
 

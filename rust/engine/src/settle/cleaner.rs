@@ -1,0 +1,243 @@
+//! What a power cut keeps us from removing is removed at the next boot by a unit of systemd's that needs none of our
+//! programs: find, rm and rmdir, and then it removes itself. It is on disk before anything that it would have to remove.
+//! A second unit, in `/run`, does the same at an orderly shutdown, before ostree carries `/etc` into the next deployment.
+
+use super::reload;
+use crate::files;
+use crate::generation::RUN_DIR;
+use crate::lock::HostLock;
+use anyhow::{Context as _, Result};
+use fn_error_context::context;
+use model::Effect;
+use std::fs;
+use std::fs::File;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const NAME: &str = "rpm-ostree-transient-clean.service";
+const DIRECTORY: &str = "/etc/systemd/system";
+/// Early, but with `/etc` and `/var` writable; services find what is theirs.
+const TARGET: &str = "sysinit.target.wants";
+const SHUTDOWN: &str = "rpm-ostree-transient-shutdown.service";
+
+/// The unit file on disk.
+pub fn path() -> PathBuf {
+    Path::new(DIRECTORY).join(NAME)
+}
+
+/// True for what would outlive a power cut.
+pub fn is_persistent(effect: &Effect) -> bool {
+    match effect {
+        Effect::Link { .. } | Effect::Mount { made: true, .. } => true,
+        Effect::MarkUnlocked { .. }
+        | Effect::Cleaner { .. }
+        | Effect::Mount { made: false, .. }
+        | Effect::RunDirectory { .. }
+        | Effect::EnableUnit { .. }
+        | Effect::ReloadUnits
+        | Effect::ReloadUdev
+        | Effect::ReloadBus
+        | Effect::StartUnit { .. } => false,
+    }
+}
+
+/// Has both units cover these effects, and no others; without any, removes them.
+///
+/// # Errors
+/// From the filesystem.
+#[context("Writing {NAME}")]
+pub fn cover<'a>(_lock: &HostLock, effects: impl Iterator<Item = &'a Effect>) -> Result<()> {
+    let effects: Vec<&Effect> = effects.filter(|e| is_persistent(e)).collect();
+    if effects.is_empty() {
+        return remove();
+    }
+    let old = fs::read_to_string(path()).ok();
+    // Directories that were made for the unit go with it, also when it is written again.
+    let mut made: Vec<PathBuf> = Vec::new();
+    for dir in [PathBuf::from(DIRECTORY), Path::new(DIRECTORY).join(TARGET)] {
+        let marked = old.as_ref().is_some_and(|t| t.contains(&format!("-- {}\n", quote(&dir))));
+        if !dir.is_dir() {
+            fs::create_dir_all(&dir)?;
+            made.push(dir);
+        } else if marked {
+            made.push(dir);
+        }
+    }
+    let commands = commands(&effects, &made);
+    let text = boot_unit(&commands);
+    if old.as_deref() != Some(&text) {
+        files::write(&path(), text.as_bytes(), 0o644)?;
+    }
+    let link = Path::new(DIRECTORY).join(TARGET).join(NAME);
+    if fs::symlink_metadata(&link).is_err() {
+        symlink(Path::new("..").join(NAME), &link)?;
+    }
+    for synced in [path(), PathBuf::from(DIRECTORY), Path::new(DIRECTORY).join(TARGET)] {
+        File::open(&synced)?.sync_all().with_context(|| format!("Syncing {}", synced.display()))?;
+    }
+    shutdown(&commands)
+}
+
+/// Removes both units.
+///
+/// # Errors
+/// From the filesystem.
+pub fn remove() -> Result<()> {
+    let Ok(text) = fs::read_to_string(path()) else { return Ok(()) };
+    let dirs = [Path::new(DIRECTORY).join(TARGET), PathBuf::from(DIRECTORY)];
+    files::remove(&dirs[0].join(NAME))?;
+    let made: Vec<_> = dirs.iter().filter(|d| text.contains(&format!("-- {}\n", quote(d)))).collect();
+    files::remove(&path())?;
+    for dir in made {
+        // Somebody else may have put something into it since.
+        let _ = fs::remove_dir(dir);
+    }
+    let unit = runtime_unit();
+    if unit.exists() {
+        files::remove(&unit)?;
+        reload(&Effect::ReloadUnits)?;
+    }
+    Ok(())
+}
+
+/// Command lines, in the order in which effects are undone.
+fn commands(effects: &[&Effect], made: &[PathBuf]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for effect in effects.iter().rev() {
+        match effect {
+            Effect::Link { path, target } => {
+                // Only while it is ours: find tests the link's text before it removes it.
+                lines.push(format!(
+                    "-find {} -maxdepth 0 -type l -lname {} -delete",
+                    quote(path),
+                    quote(Path::new(&escape_glob(&target.to_string_lossy())))
+                ));
+            }
+            Effect::Mount { path, made: true, .. } => {
+                lines.push(format!("-find {} -maxdepth 0 -empty -delete", quote(path)));
+            }
+            _ => {}
+        }
+    }
+    lines.push(format!("-rm -f -- {}", quote(&Path::new(DIRECTORY).join(TARGET).join(NAME))));
+    lines.push(format!("-rm -f -- {}", quote(&path())));
+    lines.extend(made.iter().rev().map(|d| format!("-rmdir --ignore-fail-on-non-empty -- {}", quote(d))));
+    lines
+}
+
+fn boot_unit(commands: &[String]) -> String {
+    let mut text = format!(
+        "# Written by rpm-ostree-transient, and removed with the layer. After a power cut it cleans up at the next boot,\n\
+         # and then removes itself.\n\
+         [Unit]\n\
+         Description=Remove what a transient layer left\n\
+         DefaultDependencies=no\n\
+         RequiresMountsFor=/etc /var\n\
+         After=local-fs.target\n\
+         Before=sysinit.target systemd-tmpfiles-setup.service shutdown.target\n\
+         Conflicts=shutdown.target\n\
+         ConditionPathExists=!{RUN_DIR}/store\n\
+         \n\
+         [Service]\n\
+         Type=oneshot\n"
+    );
+    text.extend(commands.iter().map(|c| format!("ExecStart={c}\n")));
+    text
+}
+
+fn runtime_unit() -> PathBuf {
+    Path::new("/run/systemd/system").join(SHUTDOWN)
+}
+
+/// The unit that is stopped, and thereby cleans, before ostree finalizes a staged deployment.
+fn shutdown(commands: &[String]) -> Result<()> {
+    if !Path::new("/run/systemd/system").is_dir() {
+        return Ok(());
+    }
+    let mut text = String::from(
+        "[Unit]\n\
+         Description=Remove a transient layer's links before the system goes down\n\
+         DefaultDependencies=no\n\
+         After=ostree-finalize-staged.service ostree-finalize-staged-hold.service local-fs.target\n\
+         Before=shutdown.target\n\
+         Conflicts=shutdown.target\n\
+         \n\
+         [Service]\n\
+         Type=oneshot\n\
+         RemainAfterExit=yes\n\
+         ExecStart=true\n",
+    );
+    text.extend(commands.iter().map(|c| format!("ExecStop={c}\n")));
+    let unit = runtime_unit();
+    let started = unit.exists();
+    files::write(&unit, text.as_bytes(), 0o644)?;
+    reload(&Effect::ReloadUnits)?;
+    if started {
+        return Ok(());
+    }
+    let out = Command::new("systemctl").args(["start", SHUTDOWN]).stdin(Stdio::null()).output();
+    let out = out.context("Running systemctl")?;
+    anyhow::ensure!(
+        out.status.success(),
+        "systemctl start {SHUTDOWN} failed ({}): {}",
+        out.status,
+        String::from_utf8_lossy(&out.stderr).trim()
+    );
+    Ok(())
+}
+
+/// find(1) takes the text of `-lname` for a pattern.
+fn escape_glob(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A word of a command line as systemd.service(5) reads it.
+fn quote(path: &Path) -> String {
+    let mut out = String::from("\"");
+    for c in path.to_string_lossy().chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '%' | '$' => out.extend([c, c]),
+            c if c.is_control() => c.to_string().bytes().for_each(|b| out.push_str(&format!("\\x{b:02x}"))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_as_systemd_reads() {
+        for (path, want) in
+            [("/etc/a b", r#""/etc/a b""#), ("/x\"\\", r#""/x\"\\""#), ("/5%$", r#""/5%%$$""#), ("/n\n", r#""/n\x0a""#)]
+        {
+            assert_eq!(quote(Path::new(path)), want);
+        }
+    }
+
+    #[test]
+    fn commands_undo_in_reverse_and_the_unit_last() {
+        let link = Effect::Link { path: "/etc/a".into(), target: "/run/rpm-ostree-transient/etc/a[1]".into() };
+        let mount = Effect::Mount { path: "/var/lib/x".into(), source: "/run/x".into(), made: true };
+        let lines = commands(&[&link, &mount], &[PathBuf::from("/etc/systemd/system/sysinit.target.wants")]);
+        assert_eq!(lines[0], r#"-find "/var/lib/x" -maxdepth 0 -empty -delete"#);
+        assert_eq!(
+            lines[1],
+            r#"-find "/etc/a" -maxdepth 0 -type l -lname "/run/rpm-ostree-transient/etc/a\\[1\\]" -delete"#
+        );
+        assert!(lines[3].ends_with("\"/etc/systemd/system/rpm-ostree-transient-clean.service\""));
+        assert!(lines[4].starts_with("-rmdir"));
+    }
+}

@@ -1,0 +1,185 @@
+//! Effects that are a path: symlinks, bind mounts, directories in `/run`. Each is done once however often it is asked
+//! for, never takes the place of something that is not ours, and its undo removes only what is still as we made it.
+
+use super::live;
+use crate::files;
+use crate::generation::RUN_DIR;
+use crate::overlay::mountinfo::Table;
+use crate::overlay::sys;
+use anyhow::{Context as _, Result};
+use rustix::fs::Mode;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
+
+/// What became of an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Done {
+    /// It is in place, or gone.
+    Yes,
+    /// Something that is not ours is there, and stays.
+    Foreign,
+}
+
+pub(super) fn link(path: &Path, target: &Path) -> Result<Done> {
+    match fs::symlink_metadata(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            symlink(target, path).with_context(|| format!("Linking {}", path.display()))?;
+            Ok(Done::Yes)
+        }
+        Err(e) => Err(e).with_context(|| format!("Looking at {}", path.display())),
+        Ok(m) if m.is_symlink() && fs::read_link(path)? == target => Ok(Done::Yes),
+        Ok(_) => Ok(Done::Foreign),
+    }
+}
+
+pub(super) fn unlink(path: &Path, target: &Path) -> Result<Done> {
+    match fs::read_link(path) {
+        Ok(found) if found == target => files::remove(path)?,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        // Another link, or a real file: the administrator's.
+        _ => return Ok(Done::Foreign),
+    }
+    forget_data(target)?;
+    Ok(Done::Yes)
+}
+
+/// Data of `/var` goes with the effect that showed it; copies of `/etc` go with their generation.
+fn forget_data(source: &Path) -> Result<()> {
+    if !source.starts_with(live::var()) || source == live::var() {
+        return Ok(());
+    }
+    match fs::symlink_metadata(source) {
+        Ok(m) if m.is_dir() => fs::remove_dir_all(source).with_context(|| format!("Removing {}", source.display())),
+        Ok(_) => files::remove(source),
+        Err(_) => Ok(()),
+    }
+}
+
+/// True when the same file is seen at both paths.
+fn same(path: &Path, source: &Path) -> bool {
+    match (fs::metadata(path), fs::metadata(source)) {
+        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => false,
+    }
+}
+
+/// True when the visible mount at `path` shows something below our directory in `/run`.
+fn is_ours(table: &Table, path: &Path) -> bool {
+    let (Some(top), Some(run)) = (table.stack(path).last().copied(), table.visible(Path::new("/run"))) else {
+        return false;
+    };
+    let below = Path::new(RUN_DIR).strip_prefix("/run").unwrap_or(Path::new(""));
+    top.device == run.device && top.root.starts_with(run.root.join(below))
+}
+
+pub(super) fn mount(path: &Path, source: &Path, made: bool) -> Result<Done> {
+    if same(path, source) {
+        return Ok(Done::Yes);
+    }
+    let is_dir = fs::metadata(source).with_context(|| format!("Looking at {}", source.display()))?.is_dir();
+    let covered = is_ours(&Table::read("thread-self")?, path);
+    if !covered && made {
+        match fs::symlink_metadata(path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => make(path, is_dir)?,
+            Err(e) => return Err(e).with_context(|| format!("Looking at {}", path.display())),
+            // Left by a run that was killed, when it is empty.
+            Ok(m) if m.is_dir() && is_dir && fs::read_dir(path)?.next().is_none() => {}
+            Ok(m) if m.is_file() && !is_dir && m.len() == 0 => {}
+            Ok(_) => return Ok(Done::Foreign),
+        }
+    }
+    let clone = sys::clone_tree(source)?;
+    if !covered {
+        clone.attach(path).with_context(|| format!("Mounting {}", path.display()))?;
+    } else if clone.attach_beneath(path).is_ok() {
+        // Nobody sees the path without one of the two.
+        sys::detach(path)?;
+    } else {
+        sys::detach(path)?;
+        clone.attach(path).with_context(|| format!("Mounting {}", path.display()))?;
+    }
+    Ok(Done::Yes)
+}
+
+fn make(path: &Path, is_dir: bool) -> Result<()> {
+    let made = || format!("Making {}", path.display());
+    if is_dir {
+        fs::create_dir(path).with_context(made)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).with_context(made)
+    } else {
+        fs::OpenOptions::new().write(true).create_new(true).open(path).map(drop).with_context(made)
+    }
+}
+
+pub(super) fn unmount(path: &Path, source: &Path, made: bool) -> Result<Done> {
+    // The source may be another by now: a mount of ours that is not this one belongs to the generation that follows.
+    let stays = is_ours(&Table::read("thread-self")?, path) && source.exists() && !same(path, source);
+    if stays {
+        return Ok(Done::Yes);
+    }
+    while is_ours(&Table::read("thread-self")?, path) {
+        sys::detach(path)?;
+    }
+    forget_data(source)?;
+    if !made {
+        return Ok(Done::Yes);
+    }
+    let gone = match fs::symlink_metadata(path) {
+        Ok(m) if m.is_dir() => fs::remove_dir(path).is_ok(),
+        Ok(m) if m.is_file() && m.len() == 0 => fs::remove_file(path).is_ok(),
+        Ok(_) => false,
+        Err(_) => true,
+    };
+    Ok(if gone { Done::Yes } else { Done::Foreign })
+}
+
+pub(super) fn run_directory(path: &Path, mode: u32, uid: u32, gid: u32) -> Result<Done> {
+    match rustix::fs::mkdir(path, Mode::from_raw_mode(0o700)) {
+        Ok(()) => {
+            std::os::unix::fs::chown(path, Some(uid), Some(gid))
+                .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)))
+                .with_context(|| format!("Making {}", path.display()))?;
+            Ok(Done::Yes)
+        }
+        // A service of the host, or an earlier generation, has made it.
+        Err(rustix::io::Errno::EXIST) => Ok(Done::Yes),
+        Err(e) => Err(e).with_context(|| format!("Making {}", path.display())),
+    }
+}
+
+pub(super) fn remove_run_directory(path: &Path) -> Done {
+    // With something in it, it is in use, and goes at reboot.
+    let _ = fs::remove_dir(path);
+    Done::Yes
+}
+
+/// Removes every symlink of ours below a directory, on its own filesystem.
+pub(super) fn sweep_links(dir: &Path) -> Result<()> {
+    let reading = || format!("Reading {}", dir.display());
+    let device = fs::symlink_metadata(dir).with_context(reading)?.dev();
+    for entry in fs::read_dir(dir).with_context(reading)? {
+        let (path, meta) = {
+            let entry = entry?;
+            (entry.path(), entry.metadata()?)
+        };
+        if meta.is_symlink() {
+            if fs::read_link(&path)?.starts_with(RUN_DIR) {
+                files::remove(&path)?;
+            }
+        } else if meta.is_dir() && meta.dev() == device {
+            sweep_links(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Detaches every mount that shows something of ours, but for the store.
+pub(super) fn sweep_mounts() -> Result<()> {
+    for point in Table::read("thread-self")?.points() {
+        while !point.starts_with(RUN_DIR) && is_ours(&Table::read("thread-self")?, &point) {
+            sys::detach(&point)?;
+        }
+    }
+    Ok(())
+}

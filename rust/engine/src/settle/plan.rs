@@ -1,0 +1,211 @@
+//! From the content of a generation to its effects: facts in, plan out. What the host has for itself is walked around.
+
+use super::live;
+use crate::generation::Content;
+use crate::harvest::is_our_link;
+use crate::host::Host;
+use crate::names::printable_path;
+use crate::tree::{Entry, Tree};
+use anyhow::Result;
+use fn_error_context::context;
+use model::{AttributedEffect, Cause, Code, Effect, Failure};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// What the plan is made from.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// The host.
+    pub host: &'a Host,
+    /// The host's `/`.
+    pub root: &'a Path,
+    /// The new generation's content.
+    pub content: &'a Content,
+    /// Effects of the generation before, for what is the same and for what no content tells.
+    pub previous: &'a [AttributedEffect],
+    /// Paths relative to `/` that packages of this run own, and whose they are.
+    pub owned: &'a BTreeMap<PathBuf, String>,
+    /// Absolute paths, and the scriptlets that made them.
+    pub causes: &'a BTreeMap<PathBuf, Cause>,
+    /// Directories that came up in `/run`.
+    pub run: &'a [Effect],
+    /// Number of the new generation.
+    pub generation: u64,
+}
+
+/// The effects, in the order in which they are carried out.
+///
+/// # Errors
+/// [`Code::Refused`] when `/opt` has a directory of that name; from the filesystem.
+#[context("Planning the changes outside /usr")]
+pub fn effects(facts: &Facts<'_>) -> Result<Vec<AttributedEffect>> {
+    let mut plan = Plan { facts, paths: vec![] };
+    let root = Tree::open(facts.root)?;
+    let etc = facts.content.layer.join("etc");
+    let mounts: BTreeSet<PathBuf> = facts
+        .previous
+        .iter()
+        .filter(|e| matches!(e.effect, Effect::Mount { made: true, .. }))
+        .filter_map(|e| e.effect.path().map(Path::to_path_buf))
+        .collect();
+    for (tree, top) in [(etc.as_path(), "etc"), (&facts.content.var, "var")] {
+        if tree.is_dir() {
+            let name = std::ffi::CString::new(top)?;
+            let host = root.enter_if_dir(&name)?;
+            plan.walk(&Tree::open(tree)?, host.as_ref(), Path::new(top), &mounts)?;
+        }
+    }
+    plan.opt()?;
+    let mut run: Vec<Effect> = facts.run.to_vec();
+    run.extend(facts.previous.iter().map(|e| &e.effect).filter(|e| matches!(e, Effect::RunDirectory { .. })).cloned());
+    run.sort();
+    run.dedup_by(|a, b| a.path() == b.path());
+    for effect in run {
+        let known = facts.previous.iter().any(|e| e.effect.path() == effect.path());
+        if known || !effect.path().is_some_and(Path::exists) {
+            plan.add(effect);
+        }
+    }
+    if facts.content.linker_cache.exists() {
+        let source = live::linker_cache(facts.generation);
+        let path = PathBuf::from("/etc/ld.so.cache");
+        let exists = facts.root.join("etc/ld.so.cache").exists();
+        plan.add(Effect::Mount { path, source, made: !exists });
+    }
+    let mut all = vec![AttributedEffect::from(Effect::MarkUnlocked { path: marker(facts.host) })];
+    if plan.paths.iter().any(|e| super::cleaner::is_persistent(&e.effect)) {
+        all.push(Effect::Cleaner { path: super::cleaner::path() }.into());
+    }
+    all.append(&mut plan.paths);
+    all.extend(reloads(&facts.content.layer).into_iter().map(AttributedEffect::from));
+    Ok(all)
+}
+
+/// The mark by which ostree and others know that `/usr` is not the deployment's.
+pub fn marker(host: &Host) -> PathBuf {
+    format!("/run/ostree/deployment-state/{}.{}/unlocked-transient", host.deployment.checksum, host.deployment.serial)
+        .into()
+}
+
+/// Services that must read their files again, by what the layer has.
+pub fn reloads(layer: &Path) -> Vec<Effect> {
+    let has = |dirs: &[&str]| dirs.iter().any(|d| layer.join(d).is_dir());
+    let mut effects = Vec::new();
+    if has(&["lib/systemd/system", "etc/systemd/system"]) {
+        effects.push(Effect::ReloadUnits);
+    }
+    if has(&["lib/udev/rules.d", "etc/udev/rules.d", "lib/udev/hwdb.d"]) {
+        effects.push(Effect::ReloadUdev);
+    }
+    if has(&["share/dbus-1/system.d", "share/dbus-1/system-services", "etc/dbus-1/system.d"]) {
+        effects.push(Effect::ReloadBus);
+    }
+    effects
+}
+
+struct Plan<'a> {
+    facts: &'a Facts<'a>,
+    paths: Vec<AttributedEffect>,
+}
+
+impl Plan<'_> {
+    fn add(&mut self, effect: Effect) {
+        let cause = effect.path().map(|p| self.cause(p)).unwrap_or_default();
+        self.paths.push(AttributedEffect { effect, cause });
+    }
+
+    /// Whose a path is: the scriptlet's that made it, else the package's that owns it or something below it, else as it
+    /// was in the generation before.
+    fn cause(&self, path: &Path) -> Cause {
+        if let Some(cause) = self.facts.causes.get(path) {
+            return cause.clone();
+        }
+        let below = path.strip_prefix("/").unwrap_or(path);
+        let owner = self.facts.owned.range(below.to_path_buf()..).next().filter(|(p, _)| p.starts_with(below));
+        if let Some((_, package)) = owner {
+            return Cause { package: Some(package.clone()), slot: None };
+        }
+        let before = self.facts.previous.iter().find(|e| e.effect.path() == Some(path));
+        before.map(|e| e.cause.clone()).unwrap_or_default()
+    }
+
+    /// Walks the content of one top-level directory beside the host's.
+    fn walk(&mut self, content: &Tree, host: Option<&Tree>, path: &Path, mounts: &BTreeSet<PathBuf>) -> Result<()> {
+        for entry in content.list()? {
+            let name = OsStr::from_bytes(entry.name.as_bytes());
+            let path = path.join(name);
+            let on_host: Option<Entry> = match host {
+                Some(h) => h.entry(&entry.name)?,
+                None => None,
+            };
+            let absolute = Path::new("/").join(&path);
+            let ours = match (host, &on_host) {
+                (Some(h), Some(e)) => mounts.contains(&absolute) || is_our_link(h, e)?,
+                _ => true,
+            };
+            if ours {
+                if path.to_str().is_some() {
+                    self.show(&path, absolute, &entry);
+                }
+            } else if entry.is_dir() && on_host.as_ref().is_some_and(Entry::is_dir) {
+                let below = match host {
+                    Some(h) => Some(h.enter(&entry.name)?),
+                    None => None,
+                };
+                self.walk(&content.enter(&entry.name)?, below.as_ref(), &path, mounts)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One path that the host has not: everything below it comes along.
+    fn show(&mut self, path: &Path, absolute: PathBuf, entry: &Entry) {
+        if let Ok(below) = path.strip_prefix("etc") {
+            let target = live::etc().join(below);
+            self.add(if needs_mount(below) {
+                Effect::Mount { path: absolute, source: target, made: true }
+            } else {
+                Effect::Link { path: absolute, target }
+            });
+        } else if let Ok(below) = path.strip_prefix("var") {
+            let source = live::var().join(below);
+            self.add(if entry.is_dir() {
+                Effect::Mount { path: absolute, source, made: true }
+            } else {
+                Effect::Link { path: absolute, target: source }
+            });
+        }
+    }
+
+    /// `/opt/NAME` for every directory that the layer has for it.
+    fn opt(&mut self) -> Result<()> {
+        let layer = self.facts.content.layer.join("lib/opt");
+        let Ok(entries) = std::fs::read_dir(&layer) else { return Ok(()) };
+        let mut names: Vec<_> = entries.map(|e| Ok(e?.file_name())).collect::<Result<_>>()?;
+        names.sort();
+        for name in names {
+            let (path, target) = (Path::new("/opt").join(&name), Path::new("/usr/lib/opt").join(&name));
+            // Where the base has that directory in /usr too, whatever is in /opt is older than the layer.
+            let there = self.facts.root.join("opt").join(&name);
+            match std::fs::symlink_metadata(&there) {
+                Ok(m) if !(m.is_symlink() && std::fs::read_link(&there)? == target) => {
+                    let shown = printable_path(&path);
+                    let failure = Failure::new(
+                        Code::Refused,
+                        format!("the packages bring {shown}, and the host has one of its own, which would hide theirs"),
+                    );
+                    return Err(failure.hint(format!("move {shown} away")).into());
+                }
+                _ => self.add(Effect::Link { path, target }),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Places in `/etc` whose reader does not take a symlink; see docs/outside-usr.md.
+fn needs_mount(_below: &Path) -> bool {
+    false
+}

@@ -1,0 +1,100 @@
+//! What package managers do around a transaction, done in the sandbox, so that everything it makes is harvested like the
+//! rest: sysusers.d before (librpm does it itself from 4.19 on), tmpfiles.d and the linker cache after.
+
+use anyhow::{Context as _, Result};
+use model::{Effect, NotApplied};
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Makes the accounts that the packages declare.
+pub(super) fn sysusers(lines: &str) -> Result<Option<NotApplied>> {
+    if lines.trim().is_empty() {
+        return Ok(None);
+    }
+    run(Command::new("systemd-sysusers").arg("-"), Some(lines), "systemd-sysusers")
+}
+
+/// Carries out the snippets of the layer's tmpfiles.d that are new. `upper` is the upper directory of `/usr`.
+pub(super) fn tmpfiles(upper: &OwnedFd) -> Result<Option<NotApplied>> {
+    let mut names: Vec<OsString> = Vec::new();
+    for dir in [below(upper, "lib/tmpfiles.d"), PathBuf::from("/etc/tmpfiles.d")] {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        names.extend(entries.map(|e| e.file_name()).filter(|n| Path::new(n).extension().is_some_and(|e| e == "conf")));
+    }
+    if names.is_empty() {
+        return Ok(None);
+    }
+    names.sort();
+    names.dedup();
+    run(Command::new("systemd-tmpfiles").arg("--create").args(names), None, "systemd-tmpfiles --create")
+}
+
+/// Regenerates the linker cache when a library may have come or gone.
+pub(super) fn linker_cache(upper: &OwnedFd, etc: &OwnedFd, needed: bool) -> Result<Option<NotApplied>> {
+    let has_library = |dir: &Path| {
+        let names = fs::read_dir(dir).into_iter().flatten().flatten();
+        names.map(|e| e.file_name()).any(|n| n.to_string_lossy().contains(".so"))
+    };
+    let mut dirs = vec![below(upper, "lib"), below(upper, "lib64")];
+    let triplets = fs::read_dir(below(upper, "lib")).into_iter().flatten().flatten().map(|e| e.path());
+    dirs.extend(triplets.filter(|p| p.to_string_lossy().contains("-linux-")));
+    if !needed && !below(etc, "ld.so.conf.d").exists() && !dirs.iter().any(|d| has_library(d)) {
+        return Ok(None);
+    }
+    run(&mut Command::new("ldconfig"), None, "ldconfig")
+}
+
+fn below(root: &OwnedFd, path: &str) -> PathBuf {
+    Path::new("/proc/self/fd").join(root.as_raw_fd().to_string()).join(path)
+}
+
+/// Runs a tool of the host. One that is missing or fails is told, and does not stop the transaction: the package's files
+/// are of use without it.
+fn run(command: &mut Command, input: Option<&str>, name: &str) -> Result<Option<NotApplied>> {
+    let failed = |why: String| Ok(Some(NotApplied { package: None, slot: None, what: format!("{name} {why}") }));
+    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+    let mut child = match command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn() {
+        Ok(child) => child,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return failed("is not on this host".into()),
+        Err(e) => return Err(e).with_context(|| format!("Starting {name}")),
+    };
+    if let (Some(mut pipe), Some(text)) = (child.stdin.take(), input) {
+        // A tool that does not read to the end says why on its stderr.
+        let _ = pipe.write_all(text.as_bytes());
+    }
+    let out = child.wait_with_output()?;
+    if out.status.success() {
+        return Ok(None);
+    }
+    let text = String::from_utf8_lossy(&out.stderr);
+    failed(format!("failed with {}: {}", out.status, text.lines().next_back().unwrap_or("").trim()))
+}
+
+/// Directories that came up in the sandbox's `/run`, and a word on what else did.
+pub(super) fn run_directories() -> Result<(Vec<Effect>, Vec<NotApplied>)> {
+    let (mut found, mut other) = (Vec::new(), Vec::new());
+    let mut open = vec![PathBuf::from("/run")];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(&dir).with_context(|| format!("Reading {}", dir.display()))? {
+            let entry = entry?;
+            let (path, meta) = (entry.path(), entry.metadata()?);
+            if meta.is_dir() {
+                let (mode, uid, gid) = (meta.permissions().mode() & 0o7777, meta.uid(), meta.gid());
+                if path.to_str().is_some() {
+                    found.push(Effect::RunDirectory { path: path.clone(), mode, uid, gid });
+                }
+                open.push(path);
+            } else {
+                other.push(NotApplied { package: None, slot: None, what: format!("created {}", path.display()) });
+            }
+        }
+    }
+    found.sort();
+    Ok((found, other))
+}
