@@ -1,13 +1,12 @@
 //! What package managers do around a transaction, done in the sandbox, so that everything it makes is harvested like the
 //! rest: sysusers.d before (librpm does it itself from 4.19 on), tmpfiles.d and the linker cache after.
 
+use super::sandbox::upper;
 use anyhow::{Context as _, Result};
 use model::{Effect, NotApplied};
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write as _;
-use std::os::fd::AsRawFd as _;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,10 +19,10 @@ pub(super) fn sysusers(lines: &str) -> Result<Option<NotApplied>> {
     run(Command::new("systemd-sysusers").arg("-"), Some(lines), "systemd-sysusers")
 }
 
-/// Carries out the snippets of the layer's tmpfiles.d that are new. `upper` is the upper directory of `/usr`.
-pub(super) fn tmpfiles(upper: &OwnedFd) -> Result<Option<NotApplied>> {
+/// Carries out the snippets of the layer's tmpfiles.d that are new.
+pub(super) fn tmpfiles() -> Result<Option<NotApplied>> {
     let mut names: Vec<OsString> = Vec::new();
-    for dir in [below(upper, "lib/tmpfiles.d"), PathBuf::from("/etc/tmpfiles.d")] {
+    for dir in [upper("usr").join("lib/tmpfiles.d"), upper("etc").join("tmpfiles.d")] {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
         names.extend(entries.map(|e| e.file_name()).filter(|n| Path::new(n).extension().is_some_and(|e| e == "conf")));
     }
@@ -36,22 +35,19 @@ pub(super) fn tmpfiles(upper: &OwnedFd) -> Result<Option<NotApplied>> {
 }
 
 /// Regenerates the linker cache when a library may have come or gone.
-pub(super) fn linker_cache(upper: &OwnedFd, etc: &OwnedFd, needed: bool) -> Result<Option<NotApplied>> {
+pub(super) fn linker_cache(needed: bool) -> Result<Option<NotApplied>> {
     let has_library = |dir: &Path| {
         let names = fs::read_dir(dir).into_iter().flatten().flatten();
         names.map(|e| e.file_name()).any(|n| n.to_string_lossy().contains(".so"))
     };
-    let mut dirs = vec![below(upper, "lib"), below(upper, "lib64")];
-    let triplets = fs::read_dir(below(upper, "lib")).into_iter().flatten().flatten().map(|e| e.path());
+    let usr = upper("usr");
+    let mut dirs = vec![usr.join("lib"), usr.join("lib64")];
+    let triplets = fs::read_dir(usr.join("lib")).into_iter().flatten().flatten().map(|e| e.path());
     dirs.extend(triplets.filter(|p| p.to_string_lossy().contains("-linux-")));
-    if !needed && !below(etc, "ld.so.conf.d").exists() && !dirs.iter().any(|d| has_library(d)) {
+    if !needed && !upper("etc").join("ld.so.conf.d").exists() && !dirs.iter().any(|d| has_library(d)) {
         return Ok(None);
     }
     run(&mut Command::new("ldconfig"), None, "ldconfig")
-}
-
-fn below(root: &OwnedFd, path: &str) -> PathBuf {
-    Path::new("/proc/self/fd").join(root.as_raw_fd().to_string()).join(path)
 }
 
 /// Runs a tool of the host. One that is missing or fails is told, and does not stop the transaction: the package's files

@@ -44,7 +44,6 @@ const KEPT: &[CapabilitySet] = &[
 /// Entries of `/` that are not the sandbox's own.
 pub(super) struct Root {
     kept: BTreeSet<OsString>,
-    uppers: [OwnedFd; 3],
 }
 
 /// Builds the sandbox and makes it this process's root. The process must be alone in new namespaces.
@@ -74,14 +73,13 @@ pub(super) fn enter(spec: &Spec) -> Result<Root> {
     devices(&root.join("dev"))?;
     let kept = top_level(&root)?;
     opt(&root)?;
-    let open = |hierarchy: &str| -> Result<OwnedFd> { Ok(fs::File::open(layout.upper(hierarchy))?.into()) };
-    let uppers = [open("usr")?, open("etc")?, open("var")?];
+    uppers(&layout)?;
 
     rustix::process::chdir(&root)?;
     rustix::process::pivot_root(".", ".").context("pivot_root")?;
     rustix::mount::unmount(".", UnmountFlags::DETACH).context("Detaching the host")?;
     rustix::process::chdir("/")?;
-    Ok(Root { kept, uppers })
+    Ok(Root { kept })
 }
 
 fn mount(kind: &str, target: &Path, flags: MountFlags, data: &str) -> Result<()> {
@@ -158,6 +156,23 @@ fn devices(dev: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Where the upper directory of a hierarchy can be read in the sandbox. A descriptor instead would lead out of it: Lua
+/// scriptlets run in this process.
+pub(super) fn upper(hierarchy: &str) -> PathBuf {
+    Path::new("/dev/.upper").join(hierarchy)
+}
+
+fn uppers(layout: &Layout) -> Result<()> {
+    for hierarchy in ["usr", "etc", "var"] {
+        let point = upper(hierarchy);
+        let target = layout.root().join(point.strip_prefix("/").unwrap_or(&point));
+        fs::create_dir_all(&target)?;
+        rustix::mount::mount_bind(layout.upper(hierarchy), &target)?;
+        rustix::mount::mount_remount(&target, MountFlags::BIND | MountFlags::RDONLY | INERT, "")?;
+    }
+    Ok(())
+}
+
 /// What is packaged for `/opt` goes to the layer's `/usr/lib/opt`, which is therefore mounted there.
 fn opt(root: &Path) -> Result<()> {
     let opt = match fs::read_link(root.join("opt")) {
@@ -199,12 +214,6 @@ fn top_level(root: &Path) -> Result<BTreeSet<OsString>> {
 }
 
 impl Root {
-    /// The upper directories of `/usr`, `/etc` and `/var`, which are out of sight in the sandbox.
-    pub(super) fn uppers(&self) -> Result<[OwnedFd; 3]> {
-        let [usr, etc, var] = &self.uppers;
-        Ok([usr.try_clone()?, etc.try_clone()?, var.try_clone()?])
-    }
-
     /// What was written to places that vanish with the sandbox, one level deep. Call it after the transaction.
     pub(super) fn lost(&self) -> Result<Vec<PathBuf>> {
         let mut lost = Vec::new();

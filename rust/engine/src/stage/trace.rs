@@ -1,11 +1,11 @@
 //! Who changed what outside `/usr`: the upper directories of `/etc` and `/var` are looked at before and after each
 //! scriptlet. What came up in between is the scriptlet's; what librpm unpacked is told by the packages' headers.
 
+use super::sandbox::upper;
 use crate::names::document_path;
 use model::Cause;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -16,15 +16,15 @@ const MOST: usize = 5000;
 /// What was seen so far.
 #[derive(Debug)]
 pub(super) struct Trace {
-    /// Top-level name and its upper directory, opened while it was still in sight.
-    uppers: Vec<(&'static str, OwnedFd)>,
+    /// Names of the hierarchies that are looked at.
+    hierarchies: &'static [&'static str],
     seen: HashMap<PathBuf, (u64, i64, i64)>,
     causes: BTreeMap<PathBuf, Cause>,
 }
 
 impl Trace {
-    pub(super) fn new(uppers: Vec<(&'static str, OwnedFd)>) -> Trace {
-        Trace { uppers, seen: HashMap::new(), causes: BTreeMap::new() }
+    pub(super) fn new(hierarchies: &'static [&'static str]) -> Trace {
+        Trace { hierarchies, seen: HashMap::new(), causes: BTreeMap::new() }
     }
 
     /// Notes what is new since the last look; `cause` is none for what librpm itself did.
@@ -32,11 +32,8 @@ impl Trace {
         if self.seen.len() > MOST {
             return;
         }
-        for n in 0..self.uppers.len() {
-            let (top, fd) = &self.uppers[n];
-            let root = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
-            let top = PathBuf::from(top);
-            self.walk(&root, &top, cause);
+        for hierarchy in self.hierarchies {
+            self.walk(&upper(hierarchy), Path::new(hierarchy), cause);
         }
     }
 

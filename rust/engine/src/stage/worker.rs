@@ -123,10 +123,8 @@ fn transaction(spec: &Spec, layout: &Layout, messages: &mut File) -> Result<Find
     // Lua scriptlets run in this process.
     rustix::stdio::dup2_stdout(&log)?;
     let root = sandbox::enter(spec)?;
-    let [usr, etc, var] = root.uppers()?;
     sandbox::confine(spec.timeout)?;
     let mut not_applied: Vec<NotApplied> = finish::sysusers(&spec.sysusers)?.into_iter().collect();
-    let linker_etc = etc.try_clone()?;
 
     let database = rpmdb::Before::look()?;
 
@@ -138,7 +136,7 @@ fn transaction(spec: &Spec, layout: &Layout, messages: &mut File) -> Result<Find
         failed: None,
         unpack: None,
         warnings: Vec::new(),
-        trace: Trace::new(vec![("etc", etc), ("var", var)]),
+        trace: Trace::new(&["etc", "var"]),
         sent: 0,
     };
     {
@@ -168,8 +166,8 @@ fn transaction(spec: &Spec, layout: &Layout, messages: &mut File) -> Result<Find
     database.settle()?;
     run.trace.look(None);
     not_applied.append(&mut run.warnings);
-    not_applied.extend(finish::tmpfiles(&usr)?);
-    not_applied.extend(finish::linker_cache(&usr, &linker_etc, spec.linker_cache)?);
+    not_applied.extend(finish::tmpfiles()?);
+    not_applied.extend(finish::linker_cache(spec.linker_cache)?);
     // Only when nothing was packaged for /opt.
     let _ = std::fs::remove_dir("/usr/lib/opt");
     let (run_directories, other) = finish::run_directories()?;
