@@ -6,6 +6,7 @@ mod callers;
 mod content;
 mod hardening;
 mod kills;
+mod outside;
 mod readers;
 mod refusals;
 mod rig;

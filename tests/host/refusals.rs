@@ -23,7 +23,6 @@ fn requests_that_cannot_be() {
     refused(&s, &["uninstall", "hello-transient"], 74, &["hello-transient"]);
     refused(&s, &["rollback"], 74, &["previous"]);
     refused(&s, &["install", "prein-fails"], 80, &["prein-fails", "3"]);
-    refused(&s, &["install", "etc-file"], 78, &["/etc/etc-file.conf", "etc-file"]);
 }
 
 #[test]

@@ -131,7 +131,8 @@ impl Package {
             source.display(),
         );
         for File { path, tags, mode, .. } in files {
-            let _ = writeln!(text, "%attr({mode:04o}, root, root) {tags} {path}");
+            let attr = if tags.contains("%attr") { String::new() } else { format!("%attr({mode:04o}, root, root) ") };
+            let _ = writeln!(text, "{attr}{tags} {path}");
         }
         for (slot, body) in scriptlets {
             let _ = write!(text, "%{slot}\n{body}\n");

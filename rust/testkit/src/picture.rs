@@ -84,6 +84,13 @@ impl Picture {
         self.paths.iter().map(|(p, e)| format!("/{} {e}\n", p.display())).collect()
     }
 
+    /// Paths that differ, in order.
+    pub fn differing<'a>(&'a self, other: &'a Picture) -> Vec<&'a Path> {
+        let paths: std::collections::BTreeSet<&Path> =
+            self.paths.keys().chain(other.paths.keys()).map(PathBuf::as_path).collect();
+        paths.into_iter().filter(|p| self.paths.get(*p) != other.paths.get(*p)).collect()
+    }
+
     /// Lines with `-` and `+`, from this one to the other.
     pub fn differences(&self, other: &Picture) -> Vec<String> {
         let mut lines = Vec::new();
