@@ -29,15 +29,17 @@ impl View {
             ensure!(output.status == 0, "{text}: {output:?}");
             Ok(output.stdout)
         };
-        let list = |what: &str| {
+        // Entries come and go in directories of /etc and /var, which changes their times and sizes.
+        let list = |what: &str, directories: &str| {
             script(format!(
-                "find {what} -printf '%p\\t%y\\t%i\\t%m\\t%U\\t%G\\t%s\\t%C@\\t%l\\0' | LC_ALL=C sort -z | tr '\\n\\0' '?\\n'"
+                "find {what} \\( -type d -printf '%p\\t%y\\t%i\\t%m\\t%U\\t%G\\t{directories}\\0' -o -printf \
+                 '%p\\t%y\\t%i\\t%m\\t%U\\t%G\\t%s\\t%C@\\t%l\\0' \\) | LC_ALL=C sort -z | tr '\\n\\0' '?\\n'"
             ))
         };
         Ok(View {
-            usr: list("/usr -xdev")?,
+            usr: list("/usr -xdev", "%s\\t%C@\\t")?,
             // The download cache is the one thing that is kept; the directory above it changes when it is made.
-            outside: list("/etc /var -path /var/cache -prune -o")?,
+            outside: list("/etc /var -path /var/cache -prune -o", "")?,
             volatile: script(format!(
                 "find /run /tmp /boot -path /run/rpm-ostree-transient -prune -o -path /run/ostree -prune -o \
                  -path {place} -prune -o -printf '%y %p\\n' | LC_ALL=C sort"
