@@ -5,7 +5,7 @@ PREFIX ?= /usr
 # Tests and demo use one binary; failpoints and test switches exist only in builds with this feature.
 TEST_FEATURES = --features rpm-ostree-transient/test-hooks
 
-.PHONY: demo check build setup fmt lint test bench deny install clean
+.PHONY: demo check build setup fmt lint test bench man deny install clean
 
 demo: setup
 	$(CARGO) build --locked -p rpm-ostree-transient
@@ -33,12 +33,18 @@ bench:
 	$(MAKE) build
 	ci/bench
 
+# The committed pages; a test holds them against the program.
+man:
+	$(CARGO) run --locked -q -p xtask -- man man
+
 deny:
 	ci/deny
 
 install: build
 	install -D -m 755 target/release/rpm-ostree-transient $(DESTDIR)$(PREFIX)/bin/rpm-ostree-transient
-	install -d $(DESTDIR)$(PREFIX)/libexec/libostree/ext
+	install -d $(DESTDIR)$(PREFIX)/share/man/man8 $(DESTDIR)$(PREFIX)/libexec/libostree/ext
+	install -m 644 man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
+	$(CARGO) run --locked -q -p xtask -- completions $(DESTDIR)$(PREFIX)
 	ln -sfn ../../../bin/rpm-ostree-transient $(DESTDIR)$(PREFIX)/libexec/libostree/ext/ostree-transient
 
 clean:
