@@ -40,6 +40,7 @@ pub struct Requested {
 
 /// A package of the layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct LayeredPackage {
     /// Its full name.
     pub nevra: Nevra,
@@ -58,6 +59,7 @@ pub struct LayeredPackage {
 
 /// A generation: base + one flat package layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Manifest {
     /// Format of this file; 1.
     pub format: u32,

@@ -61,6 +61,7 @@ impl PackageSource {
 
 /// One package of the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PlannedPackage {
     /// Its full name.
     pub nevra: Nevra,
@@ -80,6 +81,7 @@ pub struct PlannedPackage {
 
 /// The steps from the active generation to the next.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Plan {
     /// Packages that come in.
     pub install: Vec<PlannedPackage>,

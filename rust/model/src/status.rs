@@ -179,3 +179,74 @@ pub struct Diff {
     /// Paths below `/usr`.
     pub paths: Vec<PathDiff>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{Reason, Signature};
+    use crate::plan::{Action, Checksum, PackageSource, PlannedPackage};
+    use serde_json::Value;
+
+    fn keys(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(map) => map.iter().for_each(|(key, value)| {
+                found.push(key.clone());
+                keys(value, found);
+            }),
+            Value::Array(items) => items.iter().for_each(|item| keys(item, found)),
+            _ => {}
+        }
+    }
+
+    /// Programs meet one spelling in every document.
+    #[test]
+    fn keys_are_in_camel_case() {
+        let nevra: crate::Nevra = "a-1-1.noarch".parse().unwrap();
+        let checksum = Some(Checksum { algorithm: "sha256".into(), hex: "00".into() });
+        let package = LayeredPackage {
+            nevra: nevra.clone(),
+            reason: Reason::Requested,
+            repository: "r".into(),
+            signature: Signature::NotChecked,
+            installed_bytes: 1,
+            checksum: checksum.clone(),
+        };
+        let planned = PlannedPackage {
+            nevra,
+            action: Action::Install,
+            reason: Reason::Requested,
+            source: PackageSource::File { path: "/a.rpm".into() },
+            download_bytes: 1,
+            installed_bytes: 1,
+            checksum,
+        };
+        let manifest = Manifest {
+            format: 1,
+            generation: 1,
+            parent: None,
+            created: 0,
+            command: String::new(),
+            requested: vec![],
+            packages: vec![package],
+            files: 0,
+            bytes: 0,
+            effects: vec![],
+            skipped: vec![],
+            not_applied: vec![],
+        };
+        let outcome = Outcome {
+            api_version: API_VERSION.into(),
+            kind: "Outcome".into(),
+            changed: true,
+            generation: 1,
+            plan: Plan { install: vec![planned], ..Plan::default() },
+            manifest: Some(manifest),
+        };
+        let mut found = Vec::new();
+        keys(&serde_json::to_value(&outcome).unwrap(), &mut found);
+        assert!(found.contains(&"installedBytes".to_owned()) && found.contains(&"alreadyProvided".to_owned()));
+        assert!(found.iter().all(|k| !k.contains(['_', '-'])), "{found:?}");
+        let text = serde_json::to_string(&outcome).unwrap();
+        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome);
+    }
+}
