@@ -216,3 +216,19 @@ fn a_cache_that_is_full() {
         assert_eq!(s.sh(&format!("find {cache}/unfinished -type f")), "");
     }
 }
+
+/// Somebody who unmounts the layer by hand has the base, and the next command makes the rest say so.
+#[test]
+fn a_layer_that_was_unmounted() {
+    let s = Scenario::signed();
+    s.ok(&["install", "a"]);
+    s.sh("umount -l /usr; test ! -e /usr/share/a");
+    let status = s.ok(&["status"]);
+    assert!(status.contains("No packages are layered"), "{status}");
+    let out = s.run(&["install", "--dry-run", "b"]);
+    assert!(out.status == 0 && out.stderr.contains("taken off /usr"), "{out:?}");
+    s.sh("test ! -e /run/rpm-ostree-transient/origin -a ! -e /run/rpm-ostree-transient/status.json");
+    s.sh("! ls /run/ostree/deployment-state/*/unlocked-transient 2>/dev/null");
+    s.ok(&["install", "b"]);
+    s.sh("rpm -q b && ! rpm -q a && rpm-ostree-transient uninstall b");
+}

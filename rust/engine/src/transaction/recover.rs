@@ -16,10 +16,15 @@ use model::Event;
 pub(super) fn recover(session: &Session<'_>) -> Result<()> {
     let Some(store) = Store::open_existing()? else { return Ok(()) };
     if !stamp_is_current(&store, &session.host)? {
-        return remove_stale(session, store);
+        return remove_stale(session, store, "What was layered in another boot or deployment is being removed");
     }
     let live = overlay::settle_stack(&session.lock)?;
     let Some(journal) = store.journal()? else {
+        if live == 0 && store.history()?.last().is_some_and(|e| e.to != 0) {
+            // By umount, or by a reset that was killed: there is nothing to go back to, and marks that say otherwise.
+            let text = "The layer was taken off /usr, but not to the end; what is left of it is being removed";
+            return remove_stale(session, store, text);
+        }
         // Killed before the journal was written: at most a store, staging work or a sealed layer that nobody refers to.
         return if live == 0 && store.history()?.is_empty() {
             store.destroy(&session.lock)
@@ -45,10 +50,9 @@ pub(super) fn recover(session: &Session<'_>) -> Result<()> {
 }
 
 /// Removes the state of another boot or deployment, as a soft reboot leaves it: `/run` is the same, the host is not. Also
-/// that of a run that was killed before its store was complete.
-fn remove_stale(session: &Session<'_>, store: Store) -> Result<()> {
+/// that of a run that was killed before its store was complete, and of a layer that somebody unmounted.
+fn remove_stale(session: &Session<'_>, store: Store, text: &str) -> Result<()> {
     if !store.manifests()?.is_empty() {
-        let text = "What was layered in another boot or deployment is being removed";
         session.progress.event(Event::Notice(text.into()));
     }
     overlay::detach_all(&session.lock)?;
