@@ -96,7 +96,8 @@ pub fn remove() -> Result<()> {
     let unit = runtime_unit();
     if unit.exists() {
         files::remove(&unit)?;
-        reload(&Effect::ReloadUnits)?;
+        // What systemd still knows of it does nothing that was not done; the way back does not depend on a reload.
+        let _ = reload(&Effect::ReloadUnits);
     }
     Ok(())
 }
@@ -170,7 +171,11 @@ fn shutdown(commands: &[String]) -> Result<()> {
     );
     text.extend(commands.iter().map(|c| format!("ExecStop={c}\n")));
     let unit = runtime_unit();
-    let started = unit.exists();
+    let old = fs::read_to_string(&unit).ok();
+    let started = old.is_some();
+    if old.as_deref() == Some(&text) {
+        return Ok(());
+    }
     files::write(&unit, text.as_bytes(), 0o644)?;
     reload(&Effect::ReloadUnits)?;
     if started {
