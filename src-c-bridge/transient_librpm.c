@@ -211,6 +211,53 @@ transient_rpmdb_each(const char *dbpath, transient_installed each, void *data)
   return result;
 }
 
+static void
+each_altered(Header header, const char *nevra, transient_altered each, void *data)
+{
+  /* Scriptlets may set what is left out here, and time stamps and owners are no content. */
+  const rpmVerifyAttrs omit
+      = RPMVERIFY_USER | RPMVERIFY_GROUP | RPMVERIFY_MTIME | RPMVERIFY_MODE | RPMVERIFY_RDEV | RPMVERIFY_CAPS;
+  rpmfiles files = rpmfilesNew(NULL, header, RPMTAG_BASENAMES, RPMFI_FLAGS_VERIFY);
+  for (int i = 0; i < rpmfilesFC(files); i++)
+    {
+      if (rpmfilesFState(files, i) != RPMFILE_STATE_NORMAL
+          || (rpmfilesFFlags(files, i) & (RPMFILE_CONFIG | RPMFILE_GHOST | RPMFILE_MISSINGOK)))
+        continue;
+      rpmVerifyAttrs result = rpmfilesVerify(files, i, omit);
+      if (result == RPMVERIFY_NONE)
+        continue;
+      char *path = rpmfilesFN(files, i);
+      if (path)
+        each(data, nevra, path, result & RPMVERIFY_LSTATFAIL ? TRANSIENT_ALTERED_MISSING : TRANSIENT_ALTERED_CONTENT);
+      free(path);
+    }
+  rpmfilesFree(files);
+}
+
+int
+transient_rpmdb_altered(transient_wants wants, transient_altered each, void *data)
+{
+  int result = -1;
+  rpmts ts = rpmtsCreate();
+  rpmtsSetVSFlags(ts, RPMVSF_MASK_NOSIGNATURES | RPMVSF_MASK_NODIGESTS);
+  if (rpmtsOpenDB(ts, O_RDONLY) == 0)
+    {
+      rpmdbMatchIterator iterator = rpmtsInitIterator(ts, RPMDBI_PACKAGES, NULL, 0);
+      Header header;
+      while ((header = rpmdbNextIterator(iterator)))
+        {
+          char *nevra = headerGetAsString(header, RPMTAG_NEVRA);
+          if (nevra && wants(data, nevra))
+            each_altered(header, nevra, each, data);
+          free(nevra);
+        }
+      rpmdbFreeIterator(iterator);
+      result = 0;
+    }
+  rpmtsFree(ts);
+  return result;
+}
+
 struct run {
   transient_notify notify;
   void *data;

@@ -43,6 +43,18 @@ typedef void (*transient_installed)(void *data, const char *nevra, const char *c
 /* Reads the rpmdb, that of the macros or one at `dbpath`. 0 is success. */
 int transient_rpmdb_each(const char *dbpath, transient_installed each, void *data);
 
+/* True when files of the package of that name are to be looked at. */
+typedef int (*transient_wants)(void *data, const char *nevra);
+enum transient_alteration {
+  TRANSIENT_ALTERED_MISSING = 1,
+  TRANSIENT_ALTERED_CONTENT = 2, /* size, digest or target of a link */
+};
+/* A file that is not as its record says; valid during the call only. */
+typedef void (*transient_altered)(void *data, const char *nevra, const char *path, int alteration);
+/* Compares files of installed packages with their records: those that librpm has unpacked, without configuration files
+ * and ghosts, by content. 0 is success. */
+int transient_rpmdb_altered(transient_wants wants, transient_altered each, void *data);
+
 enum transient_step {
   TRANSIENT_STEP_UNPACK = 0, /* done and total are bytes */
   TRANSIENT_STEP_ERASE,

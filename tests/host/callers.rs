@@ -143,28 +143,3 @@ fn nothing_fails_after_the_change() {
     s.ok(&["install", "c"]);
     assert_eq!(s.sh("rpm-ostree-transient history --json | grep -c '\"command\"'"), "5\n");
 }
-
-/// The units that clean up need systemd to come, and nothing to go.
-#[test]
-fn cleaning_units_do_not_hold_a_layer() {
-    let s = Scenario::signed();
-    let path = local(&s, "p", &Package::new("conf", "1").file("/etc/conf.conf", "x\n").file("/usr/share/conf", "x\n"));
-    let systemctl = |status: u8| {
-        s.sh(&format!(
-            "mkdir -p /tmp/bin /run/systemd/system; printf '#!/bin/sh\\nexit {status}\\n' > /tmp/bin/systemctl; chmod +x /tmp/bin/systemctl"
-        ));
-    };
-    let run = |args: &str| s.host.sh(&format!("PATH=/tmp/bin:$PATH rpm-ostree-transient {args}"));
-    systemctl(0);
-    s.ok(&["install", "--download-only", "a"]);
-    for back in ["uninstall conf", "rollback", "reset"] {
-        systemctl(0);
-        let out = run(&format!("install {path}"));
-        assert_eq!(out.status, 0, "{out:?}");
-        s.sh("cat /etc/conf.conf && test -e /run/systemd/system/rpm-ostree-transient-shutdown.service");
-        systemctl(1);
-        let out = run(back);
-        assert_eq!(out.status, 0, "{back}: {out:?}");
-        s.sh("test ! -e /etc/conf.conf -a ! -e /run/rpm-ostree-transient/store/journal.json");
-    }
-}

@@ -11,3 +11,4 @@ mod readers;
 mod refusals;
 mod rig;
 mod scenario;
+mod verify;

@@ -5,7 +5,7 @@ use testkit::packages::{Content, Package};
 use testkit::picture::Picture;
 
 /// Builds packages into the host's `/run`, where nothing counts as left behind, and installs them.
-fn install(s: &Scenario, packages: &[&Package]) -> String {
+pub fn install(s: &Scenario, packages: &[&Package]) -> String {
     let dir = s.host.root().join("run/packages");
     std::fs::create_dir_all(&dir).unwrap();
     let mut args = vec!["install".to_owned(), "--disablerepo=*".into(), "--nogpgcheck".into()];
@@ -32,7 +32,7 @@ fn paths(s: &Scenario, kind: &str) -> Vec<String> {
     of_kind.map(|e| e["path"].as_str().unwrap().to_owned()).collect()
 }
 
-fn everything(version: &str) -> Package {
+pub fn everything(version: &str) -> Package {
     Package::new("everything", version)
         .config("/etc/every.conf", &format!("version={version}\n"))
         .config("/etc/every.d/one.conf", &format!("one={version}\n"))

@@ -60,6 +60,8 @@ Examples:
     History(ReportArgs),
     /// List packages and files that differ from the base.
     Diff(ReportArgs),
+    /// Prove that the layer is what it should be: mounts, effects, packages.
+    Verify(ReportArgs),
 }
 
 /// Options of every verb that changes the host.
@@ -176,7 +178,7 @@ pub struct ReturnArgs {
     pub run: RunArgs,
 }
 
-/// `history` and `diff`.
+/// `history`, `diff` and `verify`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct ReportArgs {
     /// Write one JSON document to stdout, also on failure.
@@ -250,6 +252,7 @@ mod tests {
         assert!(matches!(parse("reset -n --unchanged-exit-77"), Ok(Verb::Reset(a)) if a.run.unchanged_exit_77));
         assert!(matches!(parse("history --json"), Ok(Verb::History(a)) if a.json));
         assert!(matches!(parse("diff"), Ok(Verb::Diff(a)) if !a.json));
+        assert!(matches!(parse("verify --json"), Ok(Verb::Verify(a)) if a.json));
     }
 
     #[test]

@@ -146,6 +146,7 @@ mod tests {
             FileConflict => (c, 81, "file-conflict"),
             Unsolvable => (c, 82, "unsolvable"),
             StateDamaged => (c, 83, "state-damaged"),
+            NotAsPromised => (c, 84, "not-as-promised"),
             Interrupted => (c, 130, "interrupted"),
         };
         [
@@ -171,6 +172,7 @@ mod tests {
             FileConflict,
             Unsolvable,
             StateDamaged,
+            NotAsPromised,
             Interrupted,
         ]
         .map(number)

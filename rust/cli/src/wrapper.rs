@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 /// Verbs that `--transient` makes ours.
-const VERBS: [&str; 8] = ["install", "uninstall", "remove", "status", "rollback", "reset", "history", "diff"];
+const VERBS: [&str; 9] = ["install", "uninstall", "remove", "status", "rollback", "reset", "history", "diff", "verify"];
 /// The word that makes a call ours.
 const WORD: &str = "--transient";
 /// Where a package of this program keeps the real one when it took its place.
@@ -211,6 +211,7 @@ mod tests {
             ("rpm-ostree remove --transient a", "remove a"),
             ("rpm-ostree history --transient", "history"),
             ("rpm-ostree diff --transient", "diff"),
+            ("rpm-ostree verify --transient", "verify"),
         ] {
             assert_eq!(decide(&words(line)), Decision::Ours(words(ours)), "{line}");
         }

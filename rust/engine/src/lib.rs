@@ -16,3 +16,4 @@ pub mod settle;
 pub mod stage;
 pub mod transaction;
 mod tree;
+pub mod verify;

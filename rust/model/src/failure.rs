@@ -52,6 +52,8 @@ pub enum Code {
     Unsolvable = 82,
     /// State under `/run/rpm-ostree-transient` is damaged or foreign.
     StateDamaged = 83,
+    /// `verify` found something that does not hold.
+    NotAsPromised = 84,
     /// Interrupted by a signal before anything changed.
     Interrupted = 130,
 }

@@ -10,6 +10,7 @@ pub mod plan;
 pub mod progress;
 pub mod request;
 pub mod status;
+pub mod verification;
 
 pub use effect::{AttributedEffect, Cause, Effect, NotApplied, SkippedPath};
 pub use failure::{Code, Failure};
@@ -18,3 +19,4 @@ pub use nevra::Nevra;
 pub use plan::{Action, Checksum, PackageSource, Plan, PlannedPackage};
 pub use progress::{Event, Phase, Progress};
 pub use request::{PackageArg, Request};
+pub use verification::{Finding, Verification};

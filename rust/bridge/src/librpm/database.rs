@@ -4,7 +4,8 @@ use super::{Library, captured, ffi, one_line};
 use anyhow::Result;
 use fn_error_context::context;
 use model::Nevra;
-use std::ffi::{CStr, CString, OsStr, c_char, c_void};
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::null;
@@ -47,4 +48,60 @@ pub fn installed(dbpath: Option<&Path>) -> Result<Vec<InstalledPackage>> {
     });
     anyhow::ensure!(result == 0, "{}", one_line(&log));
     Ok(list)
+}
+
+/// A file that is not as the record of its package says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AlteredFile {
+    /// Whose it is.
+    pub package: Nevra,
+    /// Absolute path.
+    pub path: PathBuf,
+    /// True when it is not there at all; else its content differs.
+    pub missing: bool,
+}
+
+/// What the callbacks of [`altered`] share.
+struct Search<'a> {
+    packages: &'a BTreeSet<Nevra>,
+    found: Vec<AlteredFile>,
+}
+
+/// [`ffi`]'s number for a file that is not there.
+const MISSING: c_int = 1;
+
+unsafe extern "C" fn wants(data: *mut c_void, nevra: *const c_char) -> c_int {
+    // SAFETY: `data` is the Search of `altered`, used by this thread only; the string is valid during the call.
+    unsafe {
+        let search = &*data.cast::<Search<'_>>();
+        let wanted = CStr::from_ptr(nevra).to_string_lossy().parse().is_ok_and(|n| search.packages.contains(&n));
+        c_int::from(wanted)
+    }
+}
+
+unsafe extern "C" fn on_altered(data: *mut c_void, nevra: *const c_char, path: *const c_char, alteration: c_int) {
+    // SAFETY: as in `wants`; both strings are valid during the call.
+    unsafe {
+        let search = &mut *data.cast::<Search<'_>>();
+        let Ok(package) = CStr::from_ptr(nevra).to_string_lossy().parse() else { return };
+        let path = PathBuf::from(OsStr::from_bytes(CStr::from_ptr(path).to_bytes()));
+        search.found.push(AlteredFile { package, path, missing: alteration == MISSING });
+    }
+}
+
+/// Files of these installed packages whose content is not what the rpmdb says. Configuration files and ghosts are not
+/// looked at, nor are modes and owners, which scriptlets may set.
+///
+/// # Errors
+/// When the rpmdb cannot be opened.
+#[context("Comparing files with the rpmdb")]
+pub fn altered(packages: &BTreeSet<Nevra>) -> Result<Vec<AlteredFile>> {
+    let _library = Library::enter()?;
+    let mut search = Search { packages, found: vec![] };
+    let (result, log) = captured(false, || {
+        // SAFETY: the search lives during the call, and this thread alone is in the library.
+        unsafe { ffi::transient_rpmdb_altered(wants, on_altered, (&raw mut search).cast()) }
+    });
+    anyhow::ensure!(result == 0, "{}", one_line(&log));
+    Ok(search.found)
 }

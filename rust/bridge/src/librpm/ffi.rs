@@ -14,6 +14,8 @@ pub struct RawTransaction {
 
 pub type Installed = unsafe extern "C" fn(*mut c_void, *const c_char, *const *const c_char, usize);
 pub type Notify = unsafe extern "C" fn(*mut c_void, c_int, *const c_char, *const c_char, u64, u64);
+pub type Wants = unsafe extern "C" fn(*mut c_void, *const c_char) -> c_int;
+pub type Altered = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char, c_int);
 pub type Problem = unsafe extern "C" fn(*mut c_void, c_int, *const c_char);
 pub type Message = unsafe extern "C" fn(*mut c_void, c_int, *const c_char);
 
@@ -32,6 +34,7 @@ unsafe extern "C" {
     pub fn transient_package_verify(path: *const c_char, keyring: *mut RawKeyring, signatures: c_int) -> c_int;
     pub fn transient_package_trust(path: *const c_char, keyring: *mut RawKeyring, is_signed: *mut c_int) -> c_int;
     pub fn transient_rpmdb_each(dbpath: *const c_char, each: Installed, data: *mut c_void) -> c_int;
+    pub fn transient_rpmdb_altered(wants: Wants, each: Altered, data: *mut c_void) -> c_int;
     pub fn transient_transaction_new() -> *mut RawTransaction;
     pub fn transient_transaction_free(transaction: *mut RawTransaction);
     pub fn transient_transaction_install(transaction: *mut RawTransaction, path: *const c_char) -> c_int;

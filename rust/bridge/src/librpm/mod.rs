@@ -6,7 +6,7 @@ mod ffi;
 mod transaction;
 mod trust;
 
-pub use database::{InstalledPackage, installed};
+pub use database::{AlteredFile, InstalledPackage, altered, installed};
 pub use transaction::{Outcome, Problem, ProblemKind, Step, Transaction};
 pub use trust::{Verdict, verify};
 

@@ -7,6 +7,7 @@ mod reset;
 mod rollback;
 mod status;
 mod uninstall;
+mod verify;
 
 pub(crate) use status::section;
 
@@ -30,6 +31,7 @@ pub fn run(cli: Cli, typed: &str, output: &Output) -> Result<u8> {
         Verb::Reset(args) => reset::run(&args, typed, output),
         Verb::History(_) => history::run(output),
         Verb::Diff(_) => diff::run(output),
+        Verb::Verify(_) => verify::run(typed, output),
     }
 }
 

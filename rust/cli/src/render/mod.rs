@@ -6,11 +6,13 @@ mod effects;
 mod history;
 mod outcome;
 mod status;
+mod verification;
 
 pub use diff::diff;
 pub use history::history;
 pub use outcome::{Ending, outcome};
 pub use status::{section, status};
+pub use verification::verification;
 
 /// Columns of a line.
 const WIDTH: usize = 80;

@@ -28,6 +28,8 @@ pub struct Mount {
     pub fstype: String,
     /// Mount source.
     pub source: String,
+    /// Options of the filesystem (`ro`, `lowerdir=…`), as the kernel escapes them but for white space.
+    pub super_options: Vec<String>,
 }
 
 /// A whole table.
@@ -140,6 +142,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         }
     }
     let (fstype, source) = (text(fields.next()?)?, text(fields.next()?)?);
+    let super_options = text(fields.next()?)?.split(',').map(str::to_owned).collect();
     point.as_os_str().as_bytes().starts_with(b"/").then_some(Mount {
         id,
         parent,
@@ -150,6 +153,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         propagation,
         fstype,
         source,
+        super_options,
     })
 }
 
@@ -197,6 +201,7 @@ mod tests {
         assert_eq!(m.options, ["ro", "nodev"]);
         assert_eq!(m.propagation, ["shared:1", "master:2"]);
         assert_eq!((m.fstype.as_str(), m.source.as_str()), ("fuse.x", "src y"));
+        assert_eq!(m.super_options, ["rw", "z"]);
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub fn cover<'a>(_lock: &HostLock, effects: impl Iterator<Item = &'a Effect>) ->
     // Directories that were made for the unit go with it, also when it is written again.
     let mut made: Vec<PathBuf> = Vec::new();
     for dir in [PathBuf::from(DIRECTORY), Path::new(DIRECTORY).join(TARGET)] {
-        let marked = old.as_ref().is_some_and(|t| t.contains(&format!("-- {}\n", quote(&dir))));
+        let marked = old.as_ref().is_some_and(|t| is_marked(t, &dir));
         if !dir.is_dir() {
             fs::create_dir_all(&dir)?;
             made.push(dir);
@@ -79,6 +79,41 @@ pub fn cover<'a>(_lock: &HostLock, effects: impl Iterator<Item = &'a Effect>) ->
     shutdown(&commands)
 }
 
+/// Whether the unit on disk is what [`cover`] writes for these effects: a place, what should be there, what is.
+///
+/// # Errors
+/// From the filesystem.
+pub fn differs<'a>(effects: impl Iterator<Item = &'a Effect>) -> Result<Option<(PathBuf, String, String)>> {
+    let effects: Vec<&Effect> = effects.filter(|e| is_persistent(e)).collect();
+    let found = match fs::read_to_string(path()) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+        other => Some(other.with_context(|| format!("Reading {}", path().display()))?),
+    };
+    let (expected, found) = match (effects.is_empty(), found) {
+        (true, None) => return Ok(None),
+        (true, Some(_)) => ("no unit", "a unit"),
+        (false, None) => ("a unit", "no unit"),
+        (false, Some(text)) => {
+            let dirs = [PathBuf::from(DIRECTORY), Path::new(DIRECTORY).join(TARGET)];
+            let made: Vec<PathBuf> = dirs.into_iter().filter(|d| is_marked(&text, d)).collect();
+            let link = Path::new(DIRECTORY).join(TARGET).join(NAME);
+            if fs::symlink_metadata(&link).is_err() {
+                return Ok(Some((link, "a link".into(), "nothing".into())));
+            }
+            if text == boot_unit(&commands(&effects, &made)) {
+                return Ok(None);
+            }
+            ("a unit for these effects", "another unit")
+        }
+    };
+    Ok(Some((path(), expected.into(), found.into())))
+}
+
+/// True when the unit says that this directory was made for it.
+fn is_marked(text: &str, dir: &Path) -> bool {
+    text.contains(&format!("-- {}\n", quote(dir)))
+}
+
 /// Removes both units.
 ///
 /// # Errors
@@ -87,7 +122,7 @@ pub fn remove() -> Result<()> {
     let Ok(text) = fs::read_to_string(path()) else { return Ok(()) };
     let dirs = [Path::new(DIRECTORY).join(TARGET), PathBuf::from(DIRECTORY)];
     files::remove(&dirs[0].join(NAME))?;
-    let made: Vec<_> = dirs.iter().filter(|d| text.contains(&format!("-- {}\n", quote(d)))).collect();
+    let made: Vec<_> = dirs.iter().filter(|d| is_marked(&text, d)).collect();
     files::remove(&path())?;
     for dir in made {
         // Somebody else may have put something into it since.
@@ -96,8 +131,7 @@ pub fn remove() -> Result<()> {
     let unit = runtime_unit();
     if unit.exists() {
         files::remove(&unit)?;
-        // What systemd still knows of it does nothing that was not done; the way back does not depend on a reload.
-        let _ = reload(&Effect::ReloadUnits);
+        reload(&Effect::ReloadUnits)?;
     }
     Ok(())
 }
@@ -171,11 +205,7 @@ fn shutdown(commands: &[String]) -> Result<()> {
     );
     text.extend(commands.iter().map(|c| format!("ExecStop={c}\n")));
     let unit = runtime_unit();
-    let old = fs::read_to_string(&unit).ok();
-    let started = old.is_some();
-    if old.as_deref() == Some(&text) {
-        return Ok(());
-    }
+    let started = unit.exists();
     files::write(&unit, text.as_bytes(), 0o644)?;
     reload(&Effect::ReloadUnits)?;
     if started {

@@ -4,6 +4,7 @@
 pub mod accounts;
 pub mod cleaner;
 pub mod live;
+mod look;
 mod paths;
 pub mod plan;
 
@@ -12,6 +13,7 @@ use crate::lock::HostLock;
 use crate::names::printable_path;
 use anyhow::{Context as _, Result, bail};
 use fn_error_context::context;
+pub use look::{State, is_our_mark, links_of_ours, mounts_of_ours, state};
 use model::{Effect, Event, Progress};
 use paths::Done;
 use std::path::Path;
@@ -128,13 +130,15 @@ pub fn undo(_lock: &HostLock, effect: &Effect, progress: &dyn Progress) -> Resul
     Ok(())
 }
 
-/// Removes what is recognizably ours wherever it is: symlinks in `/etc`, and mounts that show something below our
-/// directory. For states whose records cannot be read.
+/// Removes what is recognizably ours wherever it is: symlinks in `/etc`, `/var` and `/opt`, and mounts that show
+/// something below our directory. For states whose records cannot be read.
 ///
 /// # Errors
 /// From the kernel or the filesystem.
 pub fn sweep(_lock: &HostLock) -> Result<()> {
-    paths::sweep_links(Path::new("/etc"))?;
+    for link in links_of_ours()? {
+        files::remove(&link)?;
+    }
     paths::sweep_mounts()
 }
 

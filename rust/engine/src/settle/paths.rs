@@ -57,7 +57,7 @@ fn forget_data(source: &Path) -> Result<()> {
 }
 
 /// True when the same file is seen at both paths.
-fn same(path: &Path, source: &Path) -> bool {
+pub(super) fn same(path: &Path, source: &Path) -> bool {
     match (fs::metadata(path), fs::metadata(source)) {
         (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
         _ => false,
@@ -65,7 +65,7 @@ fn same(path: &Path, source: &Path) -> bool {
 }
 
 /// True when the visible mount at `path` shows something below our directory in `/run`.
-fn is_ours(table: &Table, path: &Path) -> bool {
+pub(super) fn is_ours(table: &Table, path: &Path) -> bool {
     let (Some(top), Some(run)) = (table.stack(path).last().copied(), table.visible(Path::new("/run"))) else {
         return false;
     };
@@ -154,30 +154,10 @@ pub(super) fn remove_run_directory(path: &Path) -> Done {
     Done::Yes
 }
 
-/// Removes every symlink of ours below a directory, on its own filesystem.
-pub(super) fn sweep_links(dir: &Path) -> Result<()> {
-    let reading = || format!("Reading {}", dir.display());
-    let device = fs::symlink_metadata(dir).with_context(reading)?.dev();
-    for entry in fs::read_dir(dir).with_context(reading)? {
-        let (path, meta) = {
-            let entry = entry?;
-            (entry.path(), entry.metadata()?)
-        };
-        if meta.is_symlink() {
-            if fs::read_link(&path)?.starts_with(RUN_DIR) {
-                files::remove(&path)?;
-            }
-        } else if meta.is_dir() && meta.dev() == device {
-            sweep_links(&path)?;
-        }
-    }
-    Ok(())
-}
-
 /// Detaches every mount that shows something of ours, but for the store.
 pub(super) fn sweep_mounts() -> Result<()> {
-    for point in Table::read("thread-self")?.points() {
-        while !point.starts_with(RUN_DIR) && is_ours(&Table::read("thread-self")?, &point) {
+    for point in super::mounts_of_ours(&Table::read("thread-self")?) {
+        while is_ours(&Table::read("thread-self")?, &point) {
             sys::detach(&point)?;
         }
     }

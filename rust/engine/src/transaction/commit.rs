@@ -44,6 +44,7 @@ pub(super) fn switch(
 /// The steps that may fail, in order. The journal is one of them: half written, it is removed like the rest.
 fn forward(session: &Session<'_>, store: &Store, journal: &Journal, manifest: Option<&Manifest>) -> Result<()> {
     report::publish(session, store, manifest, journal.from)?;
+    crate::verify::persistent::record(&session.lock, &session.host, store, journal.to)?;
     store.write_journal(&session.lock, journal)?;
     store.prepare_history(&session.lock, &journal.entry)?;
     fail_point!("journaled", |_| anyhow::bail!("failpoint"));

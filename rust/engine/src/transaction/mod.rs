@@ -217,7 +217,7 @@ fn code(error: &anyhow::Error) -> Option<Code> {
 }
 
 /// Takes the lock, and says once for whom it waits.
-fn take_lock(options: &Options, progress: &dyn Progress) -> Result<HostLock> {
+pub(crate) fn take_lock(options: &Options, progress: &dyn Progress) -> Result<HostLock> {
     let told = std::cell::Cell::new(false);
     HostLock::take(options.wait, &options.command, &|holder| {
         if !told.replace(true) {
