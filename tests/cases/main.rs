@@ -3,6 +3,7 @@
 //! is absent this says so.
 #![expect(clippy::print_stdout, reason = "the table of results is there to be read")]
 
+mod effects;
 mod expected;
 mod keys;
 mod trial;

@@ -1,5 +1,6 @@
 //! One file tried on the host. Whatever it comes to, the host is looked at before, while it is layered, and after.
 
+use crate::effects::Listed;
 use crate::expected::{Case, Outcome, Signed};
 use crate::view::{View, difference};
 use anyhow::{Context as _, Result, ensure};
@@ -20,6 +21,7 @@ pub struct Trial<'a> {
     host: &'a TestHost,
     small: PathBuf,
     clean: View,
+    opt: String,
 }
 
 /// What a file came to: a word, what the program said, and what was wrong with that.
@@ -37,7 +39,8 @@ impl<'a> Trial<'a> {
     /// Prepares the host. `small` is a package that can be installed to have a store.
     pub fn new(host: &'a TestHost, small: PathBuf) -> Result<Trial<'a>> {
         std::fs::create_dir_all(host.root().join(&INSIDE[1..])).context("Making a place for the files in the host")?;
-        Ok(Trial { host, small, clean: View::of(host, INSIDE)? })
+        let opt = host.sh("readlink -f /opt").stdout.trim().to_owned();
+        Ok(Trial { host, small, clean: View::of(host, INSIDE)?, opt })
     }
 
     /// Tries one file without gpgcheck.
@@ -115,25 +118,20 @@ impl<'a> Trial<'a> {
     fn look(&self, output: &Output, name: &str, case: &Case, before: &View, answer: &mut Answer) -> Result<()> {
         let document: Value = serde_json::from_str(&output.stdout).context("Reading the document of install")?;
         answer.wrong_unless(document["changed"] == Value::Bool(true), || format!("nothing changed: {document}"));
-        let status = self.status()?.to_string();
+        let status = self.status()?;
+        let listed = Listed::of(&status, &self.opt);
+        let status = status.to_string();
         if let Outcome::Installed(parts) = &case.outcome {
             for part in parts {
                 answer.wrong_unless(status.contains(part), || format!("\"{part}\" is not in the status: {status}"));
             }
         }
-        let listed = self.program(&["diff"]);
+        let shown = self.program(&["diff"]);
         // Names of files are for people there, so a file cannot write to their terminal.
-        let plain = listed.stdout.chars().all(|c| c == '\n' || !c.is_control()) && !listed.stdout.contains("\\\\");
-        answer.wrong_unless(listed.status == 0 && plain, || format!("diff: {listed:?}"));
+        let plain = shown.stdout.chars().all(|c| c == '\n' || !c.is_control()) && !shown.stdout.contains("\\\\");
+        answer.wrong_unless(shown.status == 0 && plain, || format!("diff: {shown:?}"));
         let layered = self.view()?;
-        if layered.outside != before.outside {
-            let difference = difference(&before.outside, &layered.outside);
-            answer.problems.push(format!("/etc or /var changed: {difference}"));
-        }
-        if layered.volatile != before.volatile {
-            let difference = difference(&before.volatile, &layered.volatile);
-            answer.problems.push(format!("/run, /tmp or /boot changed: {difference}"));
-        }
+        listed.compare(before, &layered, &mut answer.problems);
         answer.problems.extend(before.lost(&layered));
         let query =
             |format: &str| self.shell(&format!("rpm -qp --nosignature --nodigest --qf '{format}' {name} 2>/dev/null"));
@@ -142,7 +140,7 @@ impl<'a> Trial<'a> {
         answer.wrong_unless(known.status == 0, || format!("rpm does not know it: {known:?}"));
         // Dependencies are unchecked here, and verify scripts are not what was asked.
         let verified = self.host.sh(&format!("rpm -V --nodeps --noscripts '{nevra}'"));
-        let wrong: Vec<&str> = verified.stdout.lines().filter(|l| !excused(l)).collect();
+        let wrong: Vec<&str> = verified.stdout.lines().filter(|l| !excused(l, &listed)).collect();
         answer.wrong_unless(wrong.is_empty(), || format!("rpm -V: {}", wrong.join("; ")));
         self.good(&["uninstall", &query("%{NAME}")?])?;
         let gone = self.view()?;
@@ -237,9 +235,11 @@ impl Answer {
     }
 }
 
-/// True for a line of `rpm -V` about a ghost or a configuration file.
-fn excused(line: &str) -> bool {
-    matches!(line.split_whitespace().nth(1), Some("c" | "g"))
+/// True for a line of `rpm -V` about a ghost, a configuration file, or a path of which the status says that the host has
+/// a link there or its own file.
+fn excused(line: &str, listed: &Listed) -> bool {
+    let path = || line.find('/').is_some_and(|n| listed.excuses(&line[n..]));
+    matches!(line.split_whitespace().nth(1), Some("c" | "g")) || path()
 }
 
 /// Status and message of a failure in one line.
@@ -253,13 +253,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_ghosts_and_configuration_are_excused() {
-        assert!(excused("S.5....T.  c /usr/share/x.conf") && excused("missing   g /usr/share/x"));
-        assert!(
-            !excused("S.5....T.    /usr/bin/x")
-                && !excused("missing     /usr/bin/x")
-                && !excused(".M.......  d /usr/share/doc/x")
-        );
+    fn only_ghosts_configuration_and_links_are_excused() {
+        let status = serde_json::json!({"status": {"effects": [{"kind": "link", "path": "/etc/x.d"}]}});
+        let listed = Listed::of(&status, "/opt");
+        for line in ["S.5....T.  c /usr/share/x.conf", "missing   g /usr/share/x", ".M.......    /etc/x.d"] {
+            assert!(excused(line, &listed), "{line}");
+        }
+        for line in
+            ["S.5....T.    /usr/bin/x", "missing     /usr/bin/x", ".M.......  d /usr/share/doc/x", ".M.......    /etc/x"]
+        {
+            assert!(!excused(line, &listed), "{line}");
+        }
     }
 
     #[test]

@@ -38,8 +38,8 @@ impl View {
         };
         Ok(View {
             usr: list("/usr -xdev", "%s\\t%C@\\t")?,
-            // The download cache is the one thing that is kept; the directory above it changes when it is made.
-            outside: list("/etc /var -path /var/cache -prune -o", "")?,
+            // The download cache is the one thing that is kept.
+            outside: list("/etc /var -path /var/cache/rpm-ostree-transient -prune -o", "")?,
             volatile: script(format!(
                 "find /run /tmp /boot -path /run/rpm-ostree-transient -prune -o -path /run/ostree -prune -o \
                  -path {place} -prune -o -printf '%y %p\\n' | LC_ALL=C sort"
@@ -85,6 +85,11 @@ impl View {
             }
         }
     }
+}
+
+/// The lines of a listing by their paths.
+pub fn by_path(listing: &str) -> BTreeMap<&str, &str> {
+    listing.lines().map(|l| (l.split('\t').next().unwrap_or(l), l)).collect()
 }
 
 /// The first lines that only one side has.

@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 /// What librpm, the account tools and other caches leave behind in every transaction, relative to `/`.
-const NOISE: [&str; 22] = [
+const NOISE: [&str; 21] = [
     "etc/passwd-",
     "etc/group-",
     "etc/shadow",
@@ -38,8 +38,10 @@ const NOISE: [&str; 22] = [
     "var/lib/rpm",
     "var/tmp",
     "var/opt",
-    "var/usrlocal",
 ];
+
+/// `/usr/local`, where it is a link into `/var`. Scriptlets may write there; packages are refused before.
+const USR_LOCAL: &str = "var/usrlocal";
 
 /// Where things are, and who brought what.
 #[derive(Debug, Clone, Copy)]
@@ -116,6 +118,11 @@ impl Walk<'_> {
                     if on_host.is_some() {
                         self.skip(&path, "was removed in the sandbox; the host keeps it");
                     }
+                }
+                kind if path.starts_with(USR_LOCAL)
+                    && !(kind == FileType::Directory && on_host.as_ref().is_some_and(Entry::is_dir)) =>
+                {
+                    self.skip(&path, "is below /usr/local, which is the administrator's");
                 }
                 FileType::Directory => self.directory(upper, host, to, name, on_host.as_ref())?,
                 FileType::RegularFile if path == Path::new("etc/passwd") || path == Path::new("etc/group") => {
@@ -355,6 +362,9 @@ mod tests {
             ("upper/var/lib/ours/y", "y"),
             ("upper/var/log/x.log", "l"),
             ("upper/var/tmp/x", ""),
+            ("root/var/usrlocal/bin/mine", ""),
+            ("upper/var/usrlocal/bin/x", ""),
+            ("upper/var/usrlocal/lib/y", ""),
         ]);
         symlink("/usr/lib/systemd/system/x.service", rig.path("upper/etc/link")).unwrap();
         std::fs::create_dir_all(rig.path("upper/etc/systemd/system/multi-user.target.wants")).unwrap();
@@ -369,7 +379,15 @@ mod tests {
         assert_eq!(found.enablements.len(), 1);
         let skipped: Vec<_> =
             found.skipped.iter().map(|s| (s.path.to_str().unwrap(), s.cause.package.as_deref())).collect();
-        assert_eq!(skipped, [("/etc/kept.conf", Some("p-1-1.noarch")), ("/etc/mine", None)]);
+        assert_eq!(
+            skipped,
+            [
+                ("/etc/kept.conf", Some("p-1-1.noarch")),
+                ("/etc/mine", None),
+                ("/var/usrlocal/bin/x", None),
+                ("/var/usrlocal/lib", None)
+            ]
+        );
         assert_eq!(
             rig.to(),
             [
