@@ -259,9 +259,12 @@ mod tests {
         for line in ["S.5....T.  c /usr/share/x.conf", "missing   g /usr/share/x", ".M.......    /etc/x.d"] {
             assert!(excused(line, &listed), "{line}");
         }
-        for line in
-            ["S.5....T.    /usr/bin/x", "missing     /usr/bin/x", ".M.......  d /usr/share/doc/x", ".M.......    /etc/x"]
-        {
+        for line in [
+            "S.5....T.    /usr/bin/x",
+            "missing     /usr/bin/x",
+            ".M.......  d /usr/share/doc/x",
+            ".M.......    /etc/x",
+        ] {
             assert!(!excused(line, &listed), "{line}");
         }
     }
