@@ -33,9 +33,10 @@ bench:
 	$(MAKE) build
 	ci/bench
 
-# The committed pages; a test holds them against the program.
+# The committed pages and schemas; tests hold them against the program.
 man:
 	$(CARGO) run --locked -q -p xtask -- man man
+	$(CARGO) run --locked -q -p xtask -- schemas docs/schemas
 
 deny:
 	ci/deny

@@ -4,6 +4,7 @@
 mod acceptance;
 mod callers;
 mod content;
+mod contract;
 mod hardening;
 mod kills;
 mod outside;

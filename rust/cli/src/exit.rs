@@ -2,11 +2,10 @@
 //! stdout, and an exit status. The numbers are those of [`model::Code`] and nothing else.
 
 use model::{Code, Failure};
-use serde::Serialize;
 use std::sync::Mutex;
 
 /// A failure, ready to be shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The named case.
     pub code: Code,
@@ -79,7 +78,9 @@ impl Report {
 
     /// The document `{"error": {…}}`.
     pub fn json(&self) -> serde_json::Value {
-        serde_json::json!({ "error": self })
+        let Report { code, message, causes, hint } = self.clone();
+        let document = model::failure::ErrorDocument { error: model::failure::ErrorBody { code, message, causes, hint } };
+        serde_json::to_value(document).unwrap_or_default()
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 /// One change outside the layer. What persists on disk is a symlink into `/run` or `/usr`, an empty directory or file
 /// below a mount, or the cleaner that removes those at the next boot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Effect {
     /// `/run/ostree/deployment-state/CSUM.SERIAL/unlocked-transient`, while a generation is live.
@@ -83,6 +84,7 @@ impl Effect {
 
 /// An effect with whoever caused it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AttributedEffect {
     /// What changes.
     #[serde(flatten)]
@@ -100,6 +102,7 @@ impl From<Effect> for AttributedEffect {
 
 /// The package, and the scriptlet when it was one, that brought something.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cause {
     /// `NAME-VERSION-RELEASE.ARCH`, when it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,6 +114,7 @@ pub struct Cause {
 
 /// Something a scriptlet tried, or a package ships, that the live host did not get.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NotApplied {
     /// The package, when it is known.
     pub package: Option<String>,
@@ -122,6 +126,7 @@ pub struct NotApplied {
 
 /// A path outside `/usr` that the sandbox changed and the host did not get.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SkippedPath {
     /// Absolute path on the host.
     pub path: PathBuf,

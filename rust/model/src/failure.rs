@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A named case with an exit status of its own. The numbers are part of the contract: never reuse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum Code {
@@ -65,8 +66,31 @@ impl Code {
     }
 }
 
+/// The document on stdout when a command with `--json` fails.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ErrorDocument {
+    /// What failed.
+    pub error: ErrorBody,
+}
+
+/// A failure for programs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ErrorBody {
+    /// The named case.
+    pub code: Code,
+    /// One line.
+    pub message: String,
+    /// What led to it, outermost first.
+    pub causes: Vec<String>,
+    /// The way out.
+    pub hint: Option<String>,
+}
+
 /// One line that says what failed, where, and both sides of a mismatch; the way out is in `hint`.
 #[derive(Debug, Clone, thiserror::Error, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[error("{message}")]
 pub struct Failure {
     /// The named case.

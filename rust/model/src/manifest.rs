@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Why a package is layered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
     /// The user asked for it.
@@ -16,6 +17,7 @@ pub enum Reason {
 
 /// What is known of a package's signature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Signature {
     /// Verified with this key.
@@ -29,6 +31,7 @@ pub enum Signature {
 
 /// One word of the user and the package that answered it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Requested {
     /// As typed: a name, a provide, a path, or the file name of a local RPM.
     pub word: String,
@@ -41,6 +44,7 @@ pub struct Requested {
 /// A package of the layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LayeredPackage {
     /// Its full name.
     pub nevra: Nevra,
@@ -60,6 +64,7 @@ pub struct LayeredPackage {
 /// A generation: base + one flat package layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Manifest {
     /// Format of this file; 1.
     pub format: u32,

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 /// Name, epoch, version, release and architecture of a package. A missing epoch equals 0.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Nevra {
     /// Package name, for example `strace`.

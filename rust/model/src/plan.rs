@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 /// What happens to one package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "kind", content = "from")]
 pub enum Action {
     /// New.
@@ -22,6 +23,7 @@ pub enum Action {
 
 /// A checksum as repository metadata gives it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Checksum {
     /// `sha256`, `sha512`, …
     pub algorithm: String,
@@ -31,6 +33,7 @@ pub struct Checksum {
 
 /// Where a package file comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum PackageSource {
     /// A configured repository; `location` is relative to its base address.
@@ -62,6 +65,7 @@ impl PackageSource {
 /// One package of the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlannedPackage {
     /// Its full name.
     pub nevra: Nevra,
@@ -82,6 +86,7 @@ pub struct PlannedPackage {
 /// The steps from the active generation to the next.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Plan {
     /// Packages that come in.
     pub install: Vec<PlannedPackage>,

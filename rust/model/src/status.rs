@@ -12,6 +12,7 @@ pub const STATUS_PATH: &str = "/run/rpm-ostree-transient/status.json";
 
 /// The booted deployment as the layer sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Deployment {
     /// The ostree OS name.
@@ -28,6 +29,7 @@ pub struct Deployment {
 
 /// How the live overlay got in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SwapMethod {
     /// Attached beneath the old one, which was then detached (Linux 6.5 or newer).
@@ -38,6 +40,7 @@ pub enum SwapMethod {
 
 /// What was asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Spec {
     /// Requests and the packages that answer them.
@@ -46,6 +49,7 @@ pub struct Spec {
 
 /// What is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Layer {
     /// Live generation; 0 when nothing is layered.
@@ -76,6 +80,7 @@ pub struct Layer {
 
 /// The document of `status --json`, and the file `status.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// Always [`API_VERSION`].
@@ -94,6 +99,7 @@ pub struct Status {
 
 /// The document of `install --json` and of `--dry-run --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
     /// Always [`API_VERSION`].
@@ -112,6 +118,7 @@ pub struct Outcome {
 
 /// One line of the history of this boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HistoryEntry {
     /// Seconds since 1970, UTC.
@@ -136,6 +143,7 @@ pub struct HistoryEntry {
 
 /// The document of `history --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct History {
     /// Always [`API_VERSION`].
@@ -148,6 +156,7 @@ pub struct History {
 
 /// How one path of the layer differs from the base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum PathChange {
     /// Not in the base.
@@ -158,6 +167,7 @@ pub enum PathChange {
 
 /// One path of `diff`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PathDiff {
     /// Absolute path on the host, lossily as UTF-8.
@@ -168,6 +178,7 @@ pub struct PathDiff {
 
 /// The document of `diff --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Diff {
     /// Always [`API_VERSION`].

@@ -1,7 +1,8 @@
-//! What is generated from the program itself: man pages into `man/`, completions for an installation. The committed
-//! pages are held against a fresh set by a test, so that they cannot fall behind the command line.
+//! What is generated from the program itself: man pages into `man/`, JSON schemas into `docs/schemas/`, completions for an
+//! installation. What is committed is held against a fresh set by tests, so that it cannot fall behind the program.
 
 pub mod man;
+pub mod schemas;
 
 use anyhow::{Context as _, Result};
 use clap::CommandFactory as _;
