@@ -1,4 +1,5 @@
-//! The JSON contract on live output: every document fits its committed schema, and stdout carries nothing else.
+//! The JSON contract on live output: every document fits its committed schema, and stdout carries nothing else. A release
+//! keeps its documents: `TRANSIENT_KEEP_DOCUMENTS=docs/schemas/released/VERSION`, an existing directory, has them written.
 
 use crate::scenario::Scenario;
 use serde_json::Value;
@@ -6,15 +7,23 @@ use testkit::packages::Package;
 
 /// The document that a command prints, held against the schema of that name.
 #[track_caller]
-fn document(s: &Scenario, schema: &str, args: &[&str], status: i32) -> Value {
+fn document(s: &Scenario, name: &str, args: &[&str], status: i32) -> Value {
     let out = s.run(args);
     assert_eq!(out.status, status, "{args:?}: {out:?}");
     let document: Value = serde_json::from_str(&out.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}: {out:?}"));
-    let path = testkit::project().join(format!("docs/schemas/{schema}.schema.json"));
+    let path = testkit::project().join(format!("docs/schemas/{name}.schema.json"));
     let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let errors: Vec<String> = validator.iter_errors(&document).map(|e| format!("{}: {e}", e.instance_path)).collect();
     assert!(errors.is_empty(), "{args:?}: {errors:?}\n{document:#}");
+    if let Some(dir) = std::env::var_os("TRANSIENT_KEEP_DOCUMENTS") {
+        let path = testkit::project().join(dir).join(format!("{name}.json"));
+        let text = format!("{document:#}\n");
+        // The one that tells most.
+        if std::fs::read(&path).map_or(0, |old| old.len()) < text.len() {
+            std::fs::write(path, text).unwrap();
+        }
+    }
     document
 }
 
@@ -41,6 +50,7 @@ fn live_documents_fit_their_schemas() {
     let status = document(&s, "status", &["status", "--json"], 0);
     assert_eq!(status["status"]["packages"].as_array().unwrap().len(), 3);
     document(&s, "diff", &["diff", "--json"], 0);
+    document(&s, "history", &["history", "--json"], 0);
     document(&s, "outcome", &["rollback", "--json"], 0);
     document(&s, "history", &["history", "--json"], 0);
     let error = document(&s, "error", &["install", "--json", "no-such-package"], 74);

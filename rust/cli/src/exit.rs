@@ -79,7 +79,8 @@ impl Report {
     /// The document `{"error": {…}}`.
     pub fn json(&self) -> serde_json::Value {
         let Report { code, message, causes, hint } = self.clone();
-        let document = model::failure::ErrorDocument { error: model::failure::ErrorBody { code, message, causes, hint } };
+        let document =
+            model::failure::ErrorDocument { error: model::failure::ErrorBody { code, message, causes, hint } };
         serde_json::to_value(document).unwrap_or_default()
     }
 }
