@@ -12,4 +12,5 @@ mod readers;
 mod refusals;
 mod rig;
 mod scenario;
+mod units;
 mod verify;
