@@ -46,6 +46,9 @@ install: build
 	install -d $(DESTDIR)$(PREFIX)/share/man/man8 $(DESTDIR)$(PREFIX)/libexec/libostree/ext
 	install -m 644 man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
 	$(CARGO) run --locked -q -p xtask -- completions $(DESTDIR)$(PREFIX)
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's|/usr/bin/|$(PREFIX)/bin/|' packaging/systemd/rpm-ostree-transient-clean-boot.service \
+	    > $(DESTDIR)$(PREFIX)/lib/systemd/system/rpm-ostree-transient-clean-boot.service
 	ln -sfn ../../../bin/rpm-ostree-transient $(DESTDIR)$(PREFIX)/libexec/libostree/ext/ostree-transient
 
 clean:

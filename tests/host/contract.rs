@@ -50,6 +50,11 @@ fn live_documents_fit_their_schemas() {
     let status = document(&s, "status", &["status", "--json"], 0);
     assert_eq!(status["status"]["packages"].as_array().unwrap().len(), 3);
     document(&s, "diff", &["diff", "--json"], 0);
+    document(&s, "verification", &["verify", "--json"], 0);
+    s.sh("mv /etc/contract.conf /tmp/link");
+    document(&s, "verification", &["verify", "--json"], 84);
+    s.sh("mv /tmp/link /etc/contract.conf; rm /etc/contract.conf; echo mine > /etc/contract.conf");
+    document(&s, "verification", &["verify", "--json"], 0);
     document(&s, "history", &["history", "--json"], 0);
     document(&s, "outcome", &["rollback", "--json"], 0);
     document(&s, "history", &["history", "--json"], 0);
@@ -57,4 +62,6 @@ fn live_documents_fit_their_schemas() {
     assert_eq!(error["error"]["code"], "not-found");
     document(&s, "error", &["install", "--json", "--no-such-option"], 2);
     document(&s, "outcome", &["reset", "--json"], 0);
+    s.sh("ln -s /run/rpm-ostree-transient/etc/x /etc/x");
+    document(&s, "cleanup", &["clean-boot", "--json"], 0);
 }

@@ -62,6 +62,8 @@ Examples:
     Diff(ReportArgs),
     /// Prove that the layer is what it should be: mounts, effects, packages.
     Verify(ReportArgs),
+    /// Remove what an earlier boot left; for the unit that runs at boot.
+    CleanBoot(ReportArgs),
 }
 
 /// Options of every verb that changes the host.
@@ -131,9 +133,6 @@ pub struct InstallArgs {
     /// Remove this layered package in the same step.
     #[arg(long, value_name = "PACKAGE")]
     pub uninstall: Vec<String>,
-    /// Start the services that the packages bring and a preset enables.
-    #[arg(long, conflicts_with = "download_only")]
-    pub now: bool,
     /// No error when the base already has a package.
     #[arg(long)]
     pub allow_inactive: bool,
@@ -181,7 +180,7 @@ pub struct ReturnArgs {
     pub run: RunArgs,
 }
 
-/// `history`, `diff` and `verify`.
+/// `history`, `diff`, `verify` and `clean-boot`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct ReportArgs {
     /// Write one JSON document to stdout, also on failure.
@@ -240,9 +239,6 @@ mod tests {
         );
         assert!(a.change.nogpgcheck && a.change.run.no_wait);
 
-        assert!(install("install --now x").now && !install("install x").now);
-        assert!(parse("install --now --download-only x").is_err());
-
         assert!(install("install --uninstall only").packages.is_empty());
         assert_eq!(install("install --json -- --odd-name").packages, ["--odd-name"]);
     }
@@ -259,6 +255,7 @@ mod tests {
         assert!(matches!(parse("history --json"), Ok(Verb::History(a)) if a.json));
         assert!(matches!(parse("diff"), Ok(Verb::Diff(a)) if !a.json));
         assert!(matches!(parse("verify --json"), Ok(Verb::Verify(a)) if a.json));
+        assert!(matches!(parse("clean-boot"), Ok(Verb::CleanBoot(a)) if !a.json));
     }
 
     #[test]

@@ -56,6 +56,10 @@ pub struct Layer {
     pub generation: u64,
     /// A generation that `rollback` would bring back; 0 is the bare base.
     pub rollback: Option<u64>,
+    /// A generation that is live no more (soft reboot, unmounted by hand) and whose changes outside `/usr` are still there;
+    /// the next change removes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_over: Option<u64>,
     /// Seconds since 1970, UTC, at which the live generation was made.
     pub since: Option<u64>,
     /// The command that made it.

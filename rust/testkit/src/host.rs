@@ -244,6 +244,19 @@ impl TestHost {
     }
 }
 
+impl TestHost {
+    /// Ends everything in the host but keeps `/run`, and mounts the root anew: that of a new deployment, into which `/etc`
+    /// was merged, or the same one.
+    ///
+    /// # Errors
+    /// When it does not come up again.
+    #[context("Soft-rebooting the host")]
+    pub fn soft_reboot(&mut self, new_deployment: bool) -> Result<()> {
+        tool(script("soft-reboot").arg(&self.name).arg(if new_deployment { "new" } else { "same" }))?;
+        Ok(())
+    }
+}
+
 impl Drop for TestHost {
     fn drop(&mut self) {
         // A host that did not start has left nothing, or is swept by the next start.

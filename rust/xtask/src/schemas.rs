@@ -4,16 +4,19 @@
 use anyhow::{Context as _, Result};
 use model::failure::ErrorDocument;
 use model::status::{Diff, History, Outcome, Status};
+use model::verification::{Cleanup, Verification};
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use std::path::Path;
 
 /// Every document: its name as in `kind`, in lower case, and its schema.
-pub fn all() -> [(&'static str, Schema); 5] {
+pub fn all() -> [(&'static str, Schema); 7] {
     [
         ("status", of::<Status>()),
         ("outcome", of::<Outcome>()),
         ("history", of::<History>()),
         ("diff", of::<Diff>()),
+        ("verification", of::<Verification>()),
+        ("cleanup", of::<Cleanup>()),
         ("error", of::<ErrorDocument>()),
     ]
 }
@@ -91,6 +94,8 @@ mod tests {
                     "outcome" => drop(serde_json::from_str::<Outcome>(&text).unwrap()),
                     "history" => drop(serde_json::from_str::<History>(&text).unwrap()),
                     "diff" => drop(serde_json::from_str::<Diff>(&text).unwrap()),
+                    "verification" => drop(serde_json::from_str::<Verification>(&text).unwrap()),
+                    "cleanup" => drop(serde_json::from_str::<Cleanup>(&text).unwrap()),
                     _ => drop(serde_json::from_str::<ErrorDocument>(&text).unwrap()),
                 }
             }

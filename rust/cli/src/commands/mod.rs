@@ -1,5 +1,6 @@
 //! One line a verb; each verb has a file. A verb returns the exit status, or an error for [`crate::exit`].
 
+mod clean_boot;
 mod diff;
 mod history;
 mod install;
@@ -31,6 +32,7 @@ pub fn run(cli: Cli, typed: &str, output: &Output) -> Result<u8> {
         Verb::Reset(args) => reset::run(&args, typed, output),
         Verb::History(_) => history::run(output),
         Verb::Diff(_) => diff::run(output),
+        Verb::CleanBoot(_) => clean_boot::run(typed, output),
         Verb::Verify(_) => verify::run(typed, output),
     }
 }

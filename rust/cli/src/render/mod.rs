@@ -12,7 +12,7 @@ pub use diff::diff;
 pub use history::history;
 pub use outcome::{Ending, outcome};
 pub use status::{section, status};
-pub use verification::verification;
+pub use verification::{cleanup, verification};
 
 /// Columns of a line.
 const WIDTH: usize = 80;

@@ -20,6 +20,12 @@ pub fn status(document: &Status, verbose: bool, now: u64) -> String {
         Some(text) => out.push_str(&text),
         None => {
             out.push_str("No packages are layered until reboot.\n");
+            if let Some(n) = document.status.left_over {
+                out.push_str(&format!(
+                    "Generation {n} is live no more; what it made outside /usr goes with the next change,\n\
+                     or with reset.\n"
+                ));
+            }
             if let Some(n) = document.status.rollback.filter(|&n| n != 0) {
                 out.push_str(&format!("rollback would bring back generation {n}.\n"));
             }
@@ -122,6 +128,7 @@ mod tests {
             status: Layer {
                 generation: 3,
                 rollback: Some(2),
+                left_over: None,
                 since: Some(0),
                 command: Some("rpm-ostree install --transient /usr/bin/strace".into()),
                 packages: vec![

@@ -1,6 +1,7 @@
 //! `verify`: one line a finding, so that a log has what, where, both sides and the way out together.
 
 use super::escape;
+use model::verification::Cleanup;
 use model::{Finding, Verification};
 
 /// The text. Lines are not wrapped: each is for a log as much as for a terminal.
@@ -20,6 +21,11 @@ pub fn verification(document: &Verification) -> String {
         out.push_str(&format!("Everything holds ({of}).\n"));
     }
     out
+}
+
+/// `clean-boot`: what went, or nothing, as a unit that has nothing to do has nothing to say.
+pub fn cleanup(document: &Cleanup) -> String {
+    document.removed.iter().map(|p| format!("Removed {}\n", escape(&p.to_string_lossy()))).collect()
 }
 
 fn line(kind: &str, f: &Finding) -> String {

@@ -4,7 +4,6 @@
 //! compares while it writes them, and signatures are not judged here.
 
 mod denied;
-mod elsewhere;
 mod header;
 pub(crate) mod paths;
 mod payload;
@@ -18,7 +17,7 @@ use crate::names::{printable, printable_path};
 use crate::tree::kind_name;
 use anyhow::{Context as _, Result, ensure};
 use header::PackageFile;
-use model::{Code, Failure, Nevra, NotApplied};
+use model::{Code, Failure, Nevra};
 use rustix::fs::FileType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -73,8 +72,6 @@ pub struct Owned {
     pub paths: BTreeMap<PathBuf, String>,
     /// sysusers.d(5) lines of the packages.
     pub sysusers: String,
-    /// Files for parts of the system that no layer reaches.
-    pub not_applied: Vec<NotApplied>,
 }
 
 /// Reads the file lists of admitted packages.
@@ -88,9 +85,9 @@ pub fn owned(packages: &[FetchedPackage], base: &Path) -> Result<Owned> {
         let name = package.planned.nevra.to_string();
         let file = header::open(&package.path).with_context(|| format!("Reading {name}"))?;
         for f in &file.files {
-            let Ok(place) = tree.place(&f.path, f.is_dir()) else { continue };
-            owned.not_applied.extend(elsewhere::told(&place, &name));
-            if !place.starts_with("usr") {
+            if let Ok(place) = tree.place(&f.path, f.is_dir())
+                && !place.starts_with("usr")
+            {
                 owned.paths.insert(place, name.clone());
             }
         }

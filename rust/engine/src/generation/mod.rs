@@ -9,6 +9,7 @@
 //!     stamp.json                        boot and deployment it belongs to; written last when the store is made
 //!     base/                             bind: parked clone of the pristine /usr
 //!     generations/N/manifest.json       written last; a directory without it is unfinished
+//!     generations/N/persistent.json  refs and origins of ostree when it became live, for `verify`
 //!     generations/N/packages/           the flat layer: content relative to /usr
 //!     generations/N/var/                what is new in /var, as packaged
 //!     generations/N/ld.so.cache         the linker cache, when the layer needs one

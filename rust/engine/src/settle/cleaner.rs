@@ -76,7 +76,7 @@ pub fn cover<'a>(_lock: &HostLock, effects: impl Iterator<Item = &'a Effect>) ->
     for synced in [path(), PathBuf::from(DIRECTORY), Path::new(DIRECTORY).join(TARGET)] {
         File::open(&synced)?.sync_all().with_context(|| format!("Syncing {}", synced.display()))?;
     }
-    shutdown(&effects, &commands)
+    shutdown(&commands)
 }
 
 /// Whether the unit on disk is what [`cover`] writes for these effects: a place, what should be there, what is.
@@ -136,6 +136,46 @@ pub fn remove() -> Result<()> {
     Ok(())
 }
 
+/// Does what the unit does, where this program is at hand: removes what its text lists as far as that is still ours, and
+/// the unit itself. Returns what was removed. A text that is not ours is left alone.
+///
+/// # Errors
+/// From the filesystem.
+pub fn clean(_lock: &HostLock) -> Result<Vec<PathBuf>> {
+    let mut gone = Vec::new();
+    let Ok(text) = fs::read_to_string(path()) else { return Ok(gone) };
+    for line in text.lines() {
+        let Some(words) = line.strip_prefix("ExecStart=-find ").and_then(words) else { continue };
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let path = match words.as_slice() {
+            [path, "-maxdepth", "0", "-type", "l", "-lname", pattern, "-delete"] => {
+                let link = fs::read_link(path).ok();
+                if link.is_none_or(|l| escape_glob(&l.to_string_lossy()) != *pattern) {
+                    continue;
+                }
+                files::remove(Path::new(path))?;
+                path
+            }
+            [path, "-maxdepth", "0", "-empty", "-delete"] => {
+                let removed = match fs::symlink_metadata(path) {
+                    Ok(m) if m.is_dir() => fs::remove_dir(path).is_ok(),
+                    Ok(m) if m.is_file() && m.len() == 0 => fs::remove_file(path).is_ok(),
+                    _ => false,
+                };
+                if !removed {
+                    continue;
+                }
+                path
+            }
+            _ => continue,
+        };
+        gone.push(PathBuf::from(path));
+    }
+    remove()?;
+    gone.push(path());
+    Ok(gone)
+}
+
 /// Command lines, in the order in which effects are undone.
 fn commands(effects: &[&Effect], made: &[PathBuf]) -> Vec<String> {
     let mut lines = Vec::new();
@@ -186,7 +226,7 @@ fn runtime_unit() -> PathBuf {
 }
 
 /// The unit that is stopped, and thereby cleans, before ostree finalizes a staged deployment.
-fn shutdown(effects: &[&Effect], commands: &[String]) -> Result<()> {
+fn shutdown(commands: &[String]) -> Result<()> {
     if !Path::new("/run/systemd/system").is_dir() {
         return Ok(());
     }
@@ -203,9 +243,6 @@ fn shutdown(effects: &[&Effect], commands: &[String]) -> Result<()> {
          RemainAfterExit=yes\n\
          ExecStart=true\n",
     );
-    // What is mounted cannot be removed. At boot, where the other unit runs, nothing is.
-    let mounts = effects.iter().rev().filter(|e| matches!(e, Effect::Mount { .. })).filter_map(|e| e.path());
-    text.extend(mounts.map(|p| format!("ExecStop=-umount --lazy --no-canonicalize -- {}\n", quote(p))));
     text.extend(commands.iter().map(|c| format!("ExecStop={c}\n")));
     let unit = runtime_unit();
     let started = unit.exists();
@@ -252,6 +289,40 @@ fn quote(path: &Path) -> String {
     out
 }
 
+/// The words of such a command line: the inverse of [`quote`]; none when it is not one of ours.
+fn words(line: &str) -> Option<Vec<String>> {
+    let (mut words, mut rest) = (Vec::new(), line.trim_start());
+    while !rest.is_empty() {
+        let Some(quoted) = rest.strip_prefix('"') else {
+            let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
+            words.push(word.to_owned());
+            rest = after.trim_start();
+            continue;
+        };
+        let (mut word, mut chars) = (Vec::new(), quoted.chars());
+        loop {
+            match chars.next()? {
+                '"' => break,
+                '\\' => match chars.next()? {
+                    'x' => {
+                        let digits: String = chars.by_ref().take(2).collect();
+                        word.push(u8::from_str_radix(&digits, 16).ok()?);
+                    }
+                    c => word.extend(c.to_string().bytes()),
+                },
+                c @ ('%' | '$') => {
+                    chars.next().filter(|next| *next == c)?;
+                    word.extend(c.to_string().bytes());
+                }
+                c => word.extend(c.to_string().bytes()),
+            }
+        }
+        words.push(String::from_utf8(word).ok()?);
+        rest = chars.as_str().trim_start();
+    }
+    Some(words)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,6 +333,14 @@ mod tests {
             [("/etc/a b", r#""/etc/a b""#), ("/x\"\\", r#""/x\"\\""#), ("/5%$", r#""/5%%$$""#), ("/n\n", r#""/n\x0a""#)]
         {
             assert_eq!(quote(Path::new(path)), want);
+            assert_eq!(words(&format!("{want} -x {want}")), Some(vec![path.into(), "-x".into(), path.into()]));
+        }
+    }
+
+    #[test]
+    fn words_that_are_not_ours_are_none() {
+        for line in ["\"/etc/a", "\"%i\"", "\"\\xzz\"", "\"a\\"] {
+            assert_eq!(words(line), None, "{line}");
         }
     }
 

@@ -7,7 +7,6 @@ pub mod live;
 mod look;
 mod paths;
 pub mod plan;
-pub mod units;
 
 use crate::files;
 use crate::lock::HostLock;
@@ -17,7 +16,6 @@ use fn_error_context::context;
 pub use look::{State, is_our_mark, links_of_ours, mounts_of_ours, state};
 use model::{Effect, Event, Progress};
 use paths::Done;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -76,7 +74,7 @@ pub fn apply(_lock: &HostLock, effect: &Effect, progress: &dyn Progress) -> Resu
             Done::Yes
         }
         Effect::StartUnit { unit } => {
-            systemctl(&["start", "--", unit])?;
+            systemctl(&["start", unit])?;
             Done::Yes
         }
     };
@@ -121,7 +119,7 @@ pub fn undo(_lock: &HostLock, effect: &Effect, progress: &dyn Progress) -> Resul
             Done::Yes
         }
         Effect::StartUnit { unit } => {
-            systemctl(&["stop", "--", unit])?;
+            systemctl(&["stop", unit])?;
             Done::Yes
         }
     };
@@ -176,9 +174,7 @@ fn reload(effect: &Effect) -> Result<()> {
         ),
         _ => return Ok(()),
     };
-    // A bus that has ended leaves its socket.
-    let ended = matches!(effect, Effect::ReloadBus) && UnixStream::connect(runs).is_err();
-    if ended || !Path::new(runs).exists() {
+    if !Path::new(runs).exists() {
         return Ok(());
     }
     run(argv)

@@ -3,6 +3,7 @@
 //! [`commit`] makes it visible, [`back`] undoes changes, [`recover`] repairs what a killed run left, [`report`] answers questions.
 
 mod back;
+mod boot;
 mod build;
 mod commit;
 mod incoming;
@@ -10,6 +11,7 @@ mod recover;
 mod report;
 
 pub use back::{reset, rollback};
+pub use boot::clean_boot;
 pub use report::{diff, history, status};
 
 use crate::generation::Store;
@@ -44,8 +46,6 @@ pub struct Options {
     pub force_replace_files: bool,
     /// Wait for the lock; else fail at once.
     pub wait: bool,
-    /// `--now`: start the units that the packages bring and a preset enables.
-    pub now: bool,
     /// Names that may bring what is denied by default.
     pub force_unsafe: BTreeSet<String>,
     /// Options of the resolver.

@@ -32,6 +32,10 @@ pub(super) fn recover(session: &Session<'_>) -> Result<()> {
             super::report::keep_only(session, &store, live)
         };
     };
+    if live != journal.from && live != journal.to {
+        let text = "The layer was taken off /usr during a run that did not end; what is left of it is being removed";
+        return remove_stale(session, store, text);
+    }
     session.progress.event(Event::Notice(format!(
         "An earlier run (\"{}\") did not end; {}",
         journal.entry.command,
@@ -51,7 +55,7 @@ pub(super) fn recover(session: &Session<'_>) -> Result<()> {
 
 /// Removes the state of another boot or deployment, as a soft reboot leaves it: `/run` is the same, the host is not. Also
 /// that of a run that was killed before its store was complete, and of a layer that somebody unmounted.
-fn remove_stale(session: &Session<'_>, store: Store, text: &str) -> Result<()> {
+pub(super) fn remove_stale(session: &Session<'_>, store: Store, text: &str) -> Result<()> {
     if !store.manifests()?.is_empty() {
         session.progress.event(Event::Notice(text.into()));
     }

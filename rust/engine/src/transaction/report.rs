@@ -3,7 +3,7 @@
 
 use super::Session;
 use crate::files;
-use crate::generation::{RUN_DIR, Store};
+use crate::generation::{RUN_DIR, Store, stamp_is_current};
 use crate::host::{self, Host};
 use crate::lock::HostLock;
 use crate::overlay::UsrMounts;
@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use fn_error_context::context;
 use model::Manifest;
 use model::manifest::LayeredPackage;
-use model::status::{API_VERSION, Diff, History, Layer, STATUS_PATH, Spec, Status};
+use model::status::{API_VERSION, Deployment, Diff, History, Layer, STATUS_PATH, Spec, Status};
 use std::path::{Path, PathBuf};
 
 /// The document of one generation, readable by everybody.
@@ -66,6 +66,7 @@ fn empty(host: &Host) -> Status {
         status: Layer {
             generation: 0,
             rollback: None,
+            left_over: None,
             since: None,
             command: None,
             packages: vec![],
@@ -121,7 +122,8 @@ pub(super) fn rollback_target(store: &Store, live: u64) -> Result<Option<u64>> {
 pub fn status() -> Result<Status> {
     let host = Host::detect()?;
     let read = |path: &Path| -> Option<Status> { serde_json::from_slice(&std::fs::read(path).ok()?).ok() };
-    let ours = |s: &Status| s.boot_id == host.boot_id && s.deployment.checksum == host.deployment.checksum;
+    let of = |d: &Deployment| (d.checksum.clone(), d.serial);
+    let ours = |s: &Status| s.boot_id == host.boot_id && of(&s.deployment) == of(&host.deployment);
     let mut mounts = UsrMounts::read()?;
     let mut status = loop {
         let live = mounts.live();
@@ -139,6 +141,14 @@ pub fn status() -> Result<Status> {
         }
     };
     let live = mounts.live();
+    if live == 0 {
+        status.status.left_over = read(Path::new(STATUS_PATH)).map(|s| s.status.generation).filter(|&n| n != 0);
+        // Only root can look at the stamp.
+        let stale = |store: Store| stamp_is_current(&store, &host).is_ok_and(|current| !current);
+        if status.status.left_over.is_some() || Store::open_existing().ok().flatten().is_some_and(stale) {
+            status.status.rollback = None;
+        }
+    }
     if let Ok(Some(space)) = crate::generation::space_of_store() {
         status.status.memory_bytes = space.used_bytes;
         status.status.memory_limit_bytes = space.total_bytes;
