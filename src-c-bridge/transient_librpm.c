@@ -218,7 +218,7 @@ each_altered(Header header, const char *nevra, transient_altered each, void *dat
   const rpmVerifyAttrs omit
       = RPMVERIFY_USER | RPMVERIFY_GROUP | RPMVERIFY_MTIME | RPMVERIFY_MODE | RPMVERIFY_RDEV | RPMVERIFY_CAPS;
   rpmfiles files = rpmfilesNew(NULL, header, RPMTAG_BASENAMES, RPMFI_FLAGS_VERIFY);
-  for (int i = 0; i < rpmfilesFC(files); i++)
+  for (unsigned int i = 0; i < rpmfilesFC(files); i++)
     {
       if (rpmfilesFState(files, i) != RPMFILE_STATE_NORMAL
           || (rpmfilesFFlags(files, i) & (RPMFILE_CONFIG | RPMFILE_GHOST | RPMFILE_MISSINGOK)))

@@ -84,6 +84,21 @@ pub struct RunArgs {
     /// Write one JSON document to stdout, also on failure.
     #[arg(long)]
     pub json: bool,
+    /// Write progress to this descriptor, one JSON line an event.
+    #[arg(long, value_name = "FD")]
+    pub progress_fd: Option<u32>,
+}
+
+impl Verb {
+    /// Where a change writes its progress for programs.
+    pub fn progress_fd(&self) -> Option<u32> {
+        match self {
+            Verb::Install(args) => args.change.run.progress_fd,
+            Verb::Uninstall(args) => args.change.run.progress_fd,
+            Verb::Rollback(args) | Verb::Reset(args) => args.run.progress_fd,
+            Verb::Status(_) | Verb::History(_) | Verb::Diff(_) | Verb::Verify(_) => None,
+        }
+    }
 }
 
 /// Options of the verbs that resolve and download.

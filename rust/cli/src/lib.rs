@@ -1,6 +1,7 @@
 //! The front end: words in, text or JSON and an exit status out. The engine decides and acts; nothing here mounts,
 //! solves or reads packages. [`args`] is what can be typed, [`settings`] what it means, [`commands`] one file a verb,
-//! [`render`] text for people, [`exit`] what a failure looks like, [`wrapper`] the door named `rpm-ostree`.
+//! [`render`] text for people, [`stream`] progress for
+//! programs, [`exit`] what a failure looks like, [`wrapper`] the door named `rpm-ostree`.
 
 pub mod args;
 pub mod commands;
@@ -9,6 +10,7 @@ pub mod output;
 pub mod progress;
 pub mod render;
 pub mod settings;
+pub mod stream;
 pub mod wrapper;
 
 use args::Cli;
@@ -58,13 +60,22 @@ fn ours(called_as: &str, rest: Vec<OsString>, typed: &str) -> u8 {
     };
     exit::install_panic_hook();
     settings::own_umask();
-    let result = std::panic::catch_unwind(AssertUnwindSafe(|| commands::run(cli, typed, &output)));
-    let report = match result {
-        Ok(Ok(status)) => return status,
+    let work = || {
+        if let Some(fd) = cli.verb.progress_fd() {
+            stream::start(fd, typed)?;
+        }
+        commands::run(cli, typed, &output)
+    };
+    let report = match std::panic::catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(status)) => {
+            stream::done(status);
+            return status;
+        }
         Ok(Err(error)) => Report::from_error(&error),
         Err(_) => Report::from_panic(),
     };
     output.failure(&report);
+    stream::done(report.status());
     report.status()
 }
 

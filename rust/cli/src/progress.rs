@@ -154,6 +154,7 @@ impl Screen {
 
 impl Progress for Screen {
     fn event(&self, event: Event) {
+        crate::stream::event(&event);
         let state = &mut *self.state();
         match event {
             Event::Phase(phase) => self.phase(state, phase),

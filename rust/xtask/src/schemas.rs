@@ -3,13 +3,14 @@
 
 use anyhow::{Context as _, Result};
 use model::failure::ErrorDocument;
+use model::progress::Line;
 use model::status::{Diff, History, Outcome, Status};
 use model::verification::{Cleanup, Verification};
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use std::path::Path;
 
 /// Every document: its name as in `kind`, in lower case, and its schema.
-pub fn all() -> [(&'static str, Schema); 7] {
+pub fn all() -> [(&'static str, Schema); 8] {
     [
         ("status", of::<Status>()),
         ("outcome", of::<Outcome>()),
@@ -18,6 +19,7 @@ pub fn all() -> [(&'static str, Schema); 7] {
         ("verification", of::<Verification>()),
         ("cleanup", of::<Cleanup>()),
         ("error", of::<ErrorDocument>()),
+        ("progress", of::<Line>()),
     ]
 }
 
@@ -93,6 +95,7 @@ mod tests {
                     "status" => drop(serde_json::from_str::<Status>(&text).unwrap()),
                     "outcome" => drop(serde_json::from_str::<Outcome>(&text).unwrap()),
                     "history" => drop(serde_json::from_str::<History>(&text).unwrap()),
+                    "progress" => drop(serde_json::from_str::<Line>(&text).unwrap()),
                     "diff" => drop(serde_json::from_str::<Diff>(&text).unwrap()),
                     "verification" => drop(serde_json::from_str::<Verification>(&text).unwrap()),
                     "cleanup" => drop(serde_json::from_str::<Cleanup>(&text).unwrap()),
