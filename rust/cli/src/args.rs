@@ -96,7 +96,7 @@ impl Verb {
             Verb::Install(args) => args.change.run.progress_fd,
             Verb::Uninstall(args) => args.change.run.progress_fd,
             Verb::Rollback(args) | Verb::Reset(args) => args.run.progress_fd,
-            Verb::Status(_) | Verb::History(_) | Verb::Diff(_) | Verb::Verify(_) => None,
+            Verb::Status(_) | Verb::History(_) | Verb::Diff(_) | Verb::Verify(_) | Verb::CleanBoot(_) => None,
         }
     }
 }
