@@ -173,6 +173,57 @@ fn install_lands_in_the_upper_directories(bench: &Bench) {
     }
 }
 
+fn commands_for_the_running_host_are_told(bench: &Bench) {
+    let head = "%install\nmkdir -p %{buildroot}/usr/lib/systemd/system\n\
+        printf '[Service]\\nExecStart=/bin/true\\n[Install]\\nWantedBy=multi-user.target\\n' > %{buildroot}/usr/lib/systemd/system/caller.service\n";
+    let script = r#"%post
+systemctl daemon-reload && systemctl enable --now caller.service && systemctl start "caller.service" || exit 3
+test "$(systemctl is-enabled caller.service)" = enabled || exit 4
+/usr/bin/systemctl restart other.service; /sbin/modprobe zfs; semodule -n -i /x.pp; firewall-cmd --reload || exit 5
+sysctl -w kernel.domainname=x
+test ! -e /usr/bin/firewall-cmd || exit 6
+chmod 700 /usr/bin/mount
+%posttrans
+setpriv --reuid 65534 --clear-groups udevadm trigger; udevadm control --reload; udevadm settle
+systemctl start caller.service
+%files
+/usr/lib/systemd/system/caller.service
+"#;
+    let before = fs::read_to_string("/proc/sys/kernel/domainname").unwrap();
+    let package = bench.rpm("caller", "1", &(head.to_owned() + script));
+    let lua = bench.rpm("caller-lua", "1", "%post -p <lua>\nos.execute('modprobe lua')\n%files\n");
+    let record = Record::default();
+    let staged = stage(&bench.spec("caller", &[&package, &lua]), &record).unwrap();
+    let told: Vec<String> = staged
+        .not_applied
+        .iter()
+        .map(|n| format!("{} {} {}", n.package.as_deref().unwrap(), n.slot.as_deref().unwrap(), n.what))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "caller-lua-1-1.noarch post modprobe lua",
+            "caller-1-1.noarch post systemctl enable --now caller.service",
+            "caller-1-1.noarch post systemctl start caller.service",
+            "caller-1-1.noarch post systemctl restart other.service",
+            "caller-1-1.noarch post modprobe zfs",
+            "caller-1-1.noarch post semodule -n -i /x.pp",
+            "caller-1-1.noarch post firewall-cmd --reload",
+            "caller-1-1.noarch post sysctl -w kernel.domainname=x",
+            "caller-1-1.noarch posttrans udevadm trigger",
+            "caller-1-1.noarch posttrans systemctl start caller.service",
+        ],
+        "{:?}",
+        record.lines()
+    );
+    assert_eq!(fs::read_to_string("/proc/sys/kernel/domainname").unwrap(), before);
+    let link = staged.etc.join("systemd/system/multi-user.target.wants/caller.service");
+    assert!(fs::symlink_metadata(link).unwrap().is_symlink());
+    // Nothing of the scripts is in the layer.
+    assert!(!staged.usr.join("bin/mount").exists() && !staged.usr.join("lib/rpm-ostree-transient").exists());
+    assert_eq!(fs::metadata(staged.usr.join("lib")).unwrap().mode(), fs::metadata("/usr/lib").unwrap().mode());
+}
+
 fn a_file_that_is_no_package(bench: &Bench) {
     let path = bench.path("no.rpm");
     fs::write(&path, "no package").unwrap();
@@ -272,8 +323,8 @@ fn the_sandbox_has_walls(bench: &Bench) {
 find /run -mindepth 1 | sed 's/^/can: see /'
 can() { if "$@" 2>/dev/null; then echo "can: $*"; fi; }
 can mknod /usr/share/node c 1 3
-can mount -t tmpfs tmpfs /mnt
-can umount /usr
+can /dev/.real/bin/mount -t tmpfs tmpfs /mnt
+can /dev/.real/bin/umount /usr
 can chroot /proc/1/root true 
 can sh -c 'echo x > /proc/sys/kernel/domainname'
 can sh -c 'echo h > /proc/sysrq-trigger'
@@ -456,6 +507,7 @@ fn main() -> ExitCode {
         ("packages_change_over_a_layer", packages_change_over_a_layer),
         ("scriptlets_that_fail", scriptlets_that_fail),
         ("conflicts_and_dependencies", conflicts_and_dependencies),
+        ("commands_for_the_running_host_are_told", commands_for_the_running_host_are_told),
         ("the_sandbox_has_walls", the_sandbox_has_walls),
         ("a_file_that_is_no_package", a_file_that_is_no_package),
         ("lua_runs_inside", lua_runs_inside),

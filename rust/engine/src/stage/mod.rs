@@ -8,6 +8,7 @@ mod rpmdb;
 mod sandbox;
 mod trace;
 mod worker;
+mod wrappers;
 
 use anyhow::Result;
 use model::{Cause, Effect, Failure, Nevra, NotApplied, Progress};
@@ -54,7 +55,7 @@ pub struct Staged {
     pub etc: PathBuf,
     /// Upper directory of `/var`.
     pub var: PathBuf,
-    /// Non-fatal scriptlet failures, and what was written where no layer reaches.
+    /// Non-fatal scriptlet failures, commands for the running host, and what was written where no layer reaches.
     pub not_applied: Vec<NotApplied>,
     /// Absolute path outside `/usr` to the scriptlet that changed it.
     pub causes: BTreeMap<PathBuf, Cause>,
@@ -139,6 +140,10 @@ impl Layout {
     /// Mount point of the sandbox's root.
     fn root(&self) -> PathBuf {
         self.work.join("root")
+    }
+    /// Scripts in the place of commands.
+    fn wrappers(&self) -> PathBuf {
+        self.work.join("wrappers")
     }
     /// What scriptlets print.
     fn scriptlet_log(&self) -> PathBuf {

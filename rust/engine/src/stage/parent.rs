@@ -1,6 +1,6 @@
 //! The parent's side: starts the worker, follows its messages, and ends it when time is up or the user asks.
 
-use super::{Findings, Layout, Message, Order, Spec, Staged, WORKER_COMMAND};
+use super::{Findings, Layout, Message, Order, Spec, Staged, WORKER_COMMAND, wrappers};
 use anyhow::{Context as _, Result, bail};
 use fn_error_context::context;
 use model::{Code, Event, Failure, Progress};
@@ -22,7 +22,8 @@ const LAST_LINES: usize = 5;
 
 /// What scriptlets find in their environment.
 const ENVIRONMENT: &[(&str, &str)] = &[
-    ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+    // First, commands that the host has not: see `wrappers`.
+    ("PATH", "/usr/lib/rpm-ostree-transient/commands:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
     ("HOME", "/root"),
     ("LANG", "C.UTF-8"),
     ("SHELL", "/bin/sh"),
@@ -61,14 +62,17 @@ pub(super) fn run(program: &Path, spec: &Spec, progress: &dyn Progress) -> Resul
     }
     let status = worker.child.wait()?;
     match result? {
-        Some(Findings { not_applied, causes, run }) => Ok(Staged {
-            usr: layout.upper("usr"),
-            etc: layout.upper("etc"),
-            var: layout.upper("var"),
-            not_applied,
-            causes,
-            run,
-        }),
+        Some(Findings { not_applied, causes, run }) => {
+            wrappers::forget_copies(&layout)?;
+            Ok(Staged {
+                usr: layout.upper("usr"),
+                etc: layout.upper("etc"),
+                var: layout.upper("var"),
+                not_applied,
+                causes,
+                run,
+            })
+        }
         None => {
             let log = fs::read_to_string(layout.worker_log()).unwrap_or_default();
             bail!("the worker ended without a result ({status}): {}", log.trim())

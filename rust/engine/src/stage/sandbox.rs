@@ -2,7 +2,7 @@
 //! worker's mount namespace only; `/usr`, `/etc` and `/var` are overlays over the host's own with upper directories
 //! that outlive the namespace.
 
-use super::{Layout, Spec};
+use super::{Layout, Spec, wrappers};
 use anyhow::{Context as _, Result};
 use fn_error_context::context;
 use rustix::fs::{CWD, Mode, OFlags};
@@ -57,8 +57,9 @@ pub(super) fn enter(spec: &Spec) -> Result<Root> {
     fs::create_dir_all(&root)?;
     mount("tmpfs", &root, QUIET, "mode=0755,size=64m,nr_inodes=20k")?;
 
-    let mut usr: Vec<PathBuf> = spec.layers.clone();
-    usr.push(spec.base.clone());
+    let real = wrappers::lower(spec);
+    let mut usr = vec![wrappers::build(&layout, &real)?];
+    usr.extend(real.iter().cloned());
     overlay(&layout, "usr", &usr)?;
     let over = |own: &Option<PathBuf>, host: &str| own.iter().cloned().chain([host.into()]).collect::<Vec<_>>();
     overlay(&layout, "etc", &over(&spec.etc, "/etc"))?;
@@ -71,6 +72,8 @@ pub(super) fn enter(spec: &Spec) -> Result<Root> {
     mount("tmpfs", &root.join("run"), QUIET, SCRATCH)?;
     proc_and_sys(&root)?;
     devices(&root.join("dev"))?;
+    wrappers::log(&root.join("dev"))?;
+    real_commands(&root, &real)?;
     let kept = top_level(&root)?;
     opt(&root)?;
     uppers(&layout)?;
@@ -101,13 +104,8 @@ fn overlay(layout: &Layout, hierarchy: &str, lower: &[PathBuf]) -> Result<()> {
     std::os::unix::fs::chown(&upper, Some(model.uid()), Some(model.gid()))?;
     fs::set_permissions(&upper, fs::Permissions::from_mode(model.mode() & 0o7777))?;
 
-    let open = |path: &Path| -> Result<OwnedFd> {
-        rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .with_context(|| path.display().to_string())
-    };
     let lower: Vec<OwnedFd> = lower.iter().map(|p| open(p)).collect::<Result<_>>()?;
     let (upper, work) = (open(&upper)?, open(&work)?);
-    let name = |fd: &OwnedFd| format!("/proc/self/fd/{}", fd.as_raw_fd());
     let lower: Vec<String> = lower.iter().map(name).collect();
     // With these off the upper directory holds whole files only, which is what harvesting reads.
     let data = format!(
@@ -117,6 +115,29 @@ fn overlay(layout: &Layout, hierarchy: &str, lower: &[PathBuf]) -> Result<()> {
         name(&work)
     );
     mount("overlay", &target, MountFlags::NODEV, &data)
+}
+
+fn open(path: &Path) -> Result<OwnedFd> {
+    rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .with_context(|| path.display().to_string())
+}
+
+fn name(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// `/usr` as it was, read-only, for the scripts that stand where commands are.
+fn real_commands(root: &Path, lower: &[PathBuf]) -> Result<()> {
+    let target = root.join(wrappers::REAL.trim_start_matches('/'));
+    fs::create_dir(&target)?;
+    if let [one] = lower {
+        rustix::mount::mount_bind(one, &target).with_context(|| format!("Mounting {}", target.display()))?;
+        return Ok(rustix::mount::mount_remount(&target, MountFlags::BIND | MountFlags::RDONLY | QUIET, "")?);
+    }
+    let lower: Vec<OwnedFd> = lower.iter().map(|p| open(p)).collect::<Result<_>>()?;
+    let names: Vec<String> = lower.iter().map(name).collect();
+    let data = format!("lowerdir={},redirect_dir=nofollow,metacopy=off,index=off,xino=off", names.join(":"));
+    mount("overlay", &target, QUIET | MountFlags::RDONLY, &data)
 }
 
 fn proc_and_sys(root: &Path) -> Result<()> {

@@ -4,6 +4,7 @@
 
 use super::parent::last_lines;
 use super::trace::Trace;
+use super::wrappers::{self, Calls};
 use super::{Findings, Layout, Message, Order, Spec, finish, rpmdb, sandbox};
 use anyhow::{Context as _, Result, bail};
 use bridge::librpm::{Outcome, Problem, ProblemKind, Step, Transaction};
@@ -126,6 +127,7 @@ fn transaction(spec: &Spec, layout: &Layout, messages: &mut File) -> Result<Find
     sandbox::confine(spec.timeout)?;
     let mut not_applied: Vec<NotApplied> = finish::sysusers(&spec.sysusers)?.into_iter().collect();
 
+    wrappers::search_path()?;
     let database = rpmdb::Before::look()?;
 
     let mut run = Run {
@@ -137,6 +139,7 @@ fn transaction(spec: &Spec, layout: &Layout, messages: &mut File) -> Result<Find
         unpack: None,
         warnings: Vec::new(),
         trace: Trace::new(&["etc", "var"]),
+        calls: Calls::default(),
         sent: 0,
     };
     {
@@ -165,6 +168,7 @@ fn transaction(spec: &Spec, layout: &Layout, messages: &mut File) -> Result<Find
     }
     database.settle()?;
     run.trace.look(None);
+    run.called(None, None);
     not_applied.append(&mut run.warnings);
     not_applied.extend(finish::tmpfiles()?);
     not_applied.extend(finish::linker_cache(spec.linker_cache)?);
@@ -260,6 +264,7 @@ struct Run<'a> {
     unpack: Option<Failure>,
     warnings: Vec<NotApplied>,
     trace: Trace,
+    calls: Calls,
     /// Bytes of the running package at the last message.
     sent: u64,
 }
@@ -283,7 +288,8 @@ impl Run<'_> {
             }
             Step::ScriptletStop { package, slot } => {
                 self.tell(&Message::ScriptletEnd);
-                self.trace.look(Some(&Cause { package: Some(package.clone()), slot: Some(slot) }));
+                self.trace.look(Some(&Cause { package: Some(package.clone()), slot: Some(slot.clone()) }));
+                self.called(Some(&package), Some(&slot));
                 self.lines = self.printed();
                 for line in self.lines.clone().lines() {
                     self.tell(&Message::Line { package: package.clone(), line: line.to_owned() });
@@ -305,6 +311,14 @@ impl Run<'_> {
                 failure.message = format!("{package} cannot be unpacked: {reason}");
                 self.unpack.get_or_insert(failure);
             }
+        }
+    }
+
+    /// Keeps the commands for the running host that were called since the last time.
+    fn called(&mut self, package: Option<&str>, slot: Option<&str>) {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        for what in self.calls.new_ones() {
+            self.warnings.push(NotApplied { package: owned(package), slot: owned(slot), what });
         }
     }
 
