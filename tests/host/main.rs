@@ -13,4 +13,5 @@ mod refusals;
 mod rig;
 mod scenario;
 mod soft_reboot;
+mod units;
 mod verify;

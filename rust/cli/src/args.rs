@@ -148,6 +148,9 @@ pub struct InstallArgs {
     /// Remove this layered package in the same step.
     #[arg(long, value_name = "PACKAGE")]
     pub uninstall: Vec<String>,
+    /// Start the services that the packages bring and a preset enables.
+    #[arg(long, conflicts_with = "download_only")]
+    pub now: bool,
     /// No error when the base already has a package.
     #[arg(long)]
     pub allow_inactive: bool,
@@ -253,6 +256,9 @@ mod tests {
             [("install_weak_deps".into(), "True".into()), ("up.excludepkgs".into(), String::new())]
         );
         assert!(a.change.nogpgcheck && a.change.run.no_wait);
+
+        assert!(install("install --now x").now && !install("install x").now);
+        assert!(parse("install --now --download-only x").is_err());
 
         assert!(install("install --uninstall only").packages.is_empty());
         assert_eq!(install("install --json -- --odd-name").packages, ["--odd-name"]);

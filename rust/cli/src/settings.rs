@@ -25,6 +25,7 @@ impl Change {
     pub fn install(args: &InstallArgs, cwd: &Path, typed: &str) -> Result<Change> {
         let mut options = change_options(&args.change, typed);
         options.resolve.allow_inactive = args.allow_inactive;
+        options.now = args.now;
         let request = Request {
             install: package_args(&args.packages, cwd)?,
             uninstall: args.uninstall.clone(),
@@ -131,6 +132,7 @@ mod tests {
             packages: vec!["a".into(), "./b.rpm".into(), "https://x/c.rpm".into()],
             uninstall: vec!["old".into()],
             allow_inactive: true,
+            now: true,
             change: ChangeArgs {
                 cache_only: true,
                 idempotent: true,
@@ -151,7 +153,7 @@ mod tests {
         assert_eq!(change.request.uninstall, ["old"]);
         let o = &change.options;
         assert!(o.dry_run && !o.wait && o.resolve.cache_only && o.resolve.allow_inactive && o.resolve.idempotent);
-        assert!(o.force_unsafe.contains("kernel") && o.command == "cmd" && !o.resolve.no_deps);
+        assert!(o.now && o.force_unsafe.contains("kernel") && o.command == "cmd" && !o.resolve.no_deps);
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod admit;
 pub mod fetch;
 pub mod files;
 pub mod generation;
+pub mod glob;
 pub mod harvest;
 pub mod host;
 pub mod lock;

@@ -4,6 +4,7 @@
 //! compares while it writes them, and signatures are not judged here.
 
 mod denied;
+mod elsewhere;
 mod header;
 pub(crate) mod paths;
 mod payload;
@@ -17,7 +18,7 @@ use crate::names::{printable, printable_path};
 use crate::tree::kind_name;
 use anyhow::{Context as _, Result, ensure};
 use header::PackageFile;
-use model::{Code, Failure, Nevra};
+use model::{Code, Failure, Nevra, NotApplied};
 use rustix::fs::FileType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -72,6 +73,8 @@ pub struct Owned {
     pub paths: BTreeMap<PathBuf, String>,
     /// sysusers.d(5) lines of the packages.
     pub sysusers: String,
+    /// Files for parts of the system that no layer reaches.
+    pub not_applied: Vec<NotApplied>,
 }
 
 /// Reads the file lists of admitted packages.
@@ -85,9 +88,9 @@ pub fn owned(packages: &[FetchedPackage], base: &Path) -> Result<Owned> {
         let name = package.planned.nevra.to_string();
         let file = header::open(&package.path).with_context(|| format!("Reading {name}"))?;
         for f in &file.files {
-            if let Ok(place) = tree.place(&f.path, f.is_dir())
-                && !place.starts_with("usr")
-            {
+            let Ok(place) = tree.place(&f.path, f.is_dir()) else { continue };
+            owned.not_applied.extend(elsewhere::told(&place, &name));
+            if !place.starts_with("usr") {
                 owned.paths.insert(place, name.clone());
             }
         }

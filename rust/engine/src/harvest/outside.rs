@@ -130,6 +130,12 @@ impl Walk<'_> {
                 }
                 FileType::RegularFile if path == Path::new("etc/ld.so.cache") => self.found.linker_cache = true,
                 FileType::Symlink if is_enablement(&path) => {
+                    if let (Some(host), Some(_)) = (host, &on_host) {
+                        if !upper.same(name, host)? {
+                            self.skip(&path, "exists on the host, which keeps its own");
+                        }
+                        continue;
+                    }
                     let target = upper.readlink(name)?;
                     self.found.enablements.push((path, OsStr::from_bytes(target.as_bytes()).into()));
                 }
@@ -173,8 +179,17 @@ impl Walk<'_> {
             }
             _ => (None, None),
         };
-        if from.overlay_mark(None, "opaque")?.is_some_and(|v| v == b"y") || to.entry(name)?.is_some_and(|e| !e.is_dir())
-        {
+        let opaque = from.overlay_mark(None, "opaque")?.is_some_and(|v| v == b"y");
+        if opaque && let Some(host) = &host {
+            // Removed and made again: what the host has in it has no whiteouts.
+            for entry in host.list()? {
+                let below = from.join(&entry.name);
+                if from.entry(&entry.name)?.is_none() && self.on_host(Some(host), &entry.name, &below)?.is_some() {
+                    self.skip(&below, "was removed in the sandbox; the host keeps it");
+                }
+            }
+        }
+        if opaque || to.entry(name)?.is_some_and(|e| !e.is_dir()) {
             to.remove_all(name)?;
         }
         let had_entries = !from.list()?.is_empty();

@@ -3,6 +3,7 @@
 
 use super::ini::{self, Section};
 use super::vars::Vars;
+use crate::glob::glob_matches;
 use anyhow::{Context, Result};
 use fn_error_context::context;
 use model::{Code, Failure};
@@ -364,43 +365,6 @@ fn switch(repositories: &mut [RepoConfig], options: &super::Options) -> Result<(
         }
     }
     Ok(())
-}
-
-/// `*`, `?` and `[…]` as in file names.
-pub(super) fn glob_matches(pattern: &str, text: &str) -> bool {
-    fn go(p: &[char], t: &[char]) -> bool {
-        match p.first() {
-            None => t.is_empty(),
-            Some('*') => (0..=t.len()).any(|n| go(&p[1..], &t[n..])),
-            Some('?') => !t.is_empty() && go(&p[1..], &t[1..]),
-            Some('[') => match (p[1..].iter().skip(1).position(|c| *c == ']'), t.first()) {
-                (Some(end), Some(c)) => {
-                    let set = &p[1..end + 2];
-                    let (negated, set) = match set.first() {
-                        Some('!' | '^') => (true, &set[1..]),
-                        _ => (false, set),
-                    };
-                    let mut hit = false;
-                    let mut i = 0;
-                    while i < set.len() {
-                        if i + 2 < set.len() && set[i + 1] == '-' {
-                            hit |= (set[i]..=set[i + 2]).contains(c);
-                            i += 3;
-                        } else {
-                            hit |= set[i] == *c;
-                            i += 1;
-                        }
-                    }
-                    hit != negated && go(&p[end + 3..], &t[1..])
-                }
-                (None, Some('[')) => go(&p[1..], &t[1..]),
-                _ => false,
-            },
-            Some(c) => t.first() == Some(c) && go(&p[1..], &t[1..]),
-        }
-    }
-    let (p, t): (Vec<_>, Vec<_>) = (pattern.chars().collect(), text.chars().collect());
-    go(&p, &t)
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! The pool of one run with what is known of it: which packages are base, which are layered, what repositories there
 //! are. Loading happens here; deciding does not.
 
-use super::config::{Config, Main, RepoConfig, glob_matches, read_main};
+use super::config::{Config, Main, RepoConfig, read_main};
 use super::metadata::{self, Source};
 use super::vars::{Vars, basearch, version_id};
 use super::{Input, subject};
 use crate::admit;
+use crate::glob::glob_matches;
 use crate::names::printable;
 use anyhow::{Result, anyhow};
 use bridge::solv::{Match, Package, Pool, Repo};

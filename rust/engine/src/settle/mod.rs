@@ -7,6 +7,7 @@ pub mod live;
 mod look;
 mod paths;
 pub mod plan;
+pub mod units;
 
 use crate::files;
 use crate::lock::HostLock;
@@ -74,7 +75,7 @@ pub fn apply(_lock: &HostLock, effect: &Effect, progress: &dyn Progress) -> Resu
             Done::Yes
         }
         Effect::StartUnit { unit } => {
-            systemctl(&["start", unit])?;
+            systemctl(&["start", "--", unit])?;
             Done::Yes
         }
     };
@@ -119,7 +120,7 @@ pub fn undo(_lock: &HostLock, effect: &Effect, progress: &dyn Progress) -> Resul
             Done::Yes
         }
         Effect::StartUnit { unit } => {
-            systemctl(&["stop", unit])?;
+            systemctl(&["stop", "--", unit])?;
             Done::Yes
         }
     };

@@ -1,6 +1,7 @@
 //! From the content of a generation to its effects: facts in, plan out. What the host has for itself is walked around.
 
 use super::live;
+use super::units::Units;
 use crate::generation::Content;
 use crate::harvest::is_our_link;
 use crate::host::Host;
@@ -31,6 +32,8 @@ pub struct Facts<'a> {
     pub causes: &'a BTreeMap<PathBuf, Cause>,
     /// Directories that came up in `/run`.
     pub run: &'a [Effect],
+    /// Units to enable and to start.
+    pub units: &'a Units,
     /// Number of the new generation.
     pub generation: u64,
 }
@@ -79,7 +82,9 @@ pub fn effects(facts: &Facts<'_>) -> Result<Vec<AttributedEffect>> {
         all.push(Effect::Cleaner { path: super::cleaner::path() }.into());
     }
     all.append(&mut plan.paths);
+    all.extend(facts.units.enabled.iter().cloned());
     all.extend(reloads(&facts.content.layer).into_iter().map(AttributedEffect::from));
+    all.extend(facts.units.started.iter().cloned());
     Ok(all)
 }
 

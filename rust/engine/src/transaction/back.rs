@@ -50,6 +50,12 @@ pub fn reset(options: &Options, progress: &dyn Progress) -> Result<Outcome> {
         return Ok(outcome(false, live, plan, None));
     }
     progress.event(Event::Phase(Phase::Activate));
+    let started: Vec<Effect> = state.effects.iter().map(|e| e.effect.clone()).collect();
+    for unit in commit::stopped_before_swap(&started, &[]) {
+        if let Err(e) = settle::undo(&lock, unit, progress) {
+            progress.event(Event::Notice(format!("{e:#}")));
+        }
+    }
     overlay::detach_all(&lock)?;
     fail_point!("reset-detached", |_| anyhow::bail!("failpoint"));
     if live != 0 || store.is_some() {
@@ -84,6 +90,9 @@ pub(super) fn undo_everything(
             }
         }
     }
+    // Units were stopped while their files were to be seen. Services read again when everything else is gone.
+    effects.retain(|e| !matches!(e, Effect::StartUnit { .. }));
+    effects.sort_by_key(|e| settle::when(e) == settle::When::BeforeSwap);
     for effect in effects.iter().rev() {
         // The base is back, which is what was asked for: a service that cannot be reloaded does not stop the rest.
         match (settle::undo(lock, effect, progress), settle::when(effect)) {

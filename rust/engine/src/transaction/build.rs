@@ -62,7 +62,7 @@ pub(super) fn build(
     let released =
         harvest::released(previous.as_ref().map(|p| p.layer.as_path()), &base, &plan, &live.packages, fetched)?;
     let mounts: BTreeSet<PathBuf> = paths_of(&live.effects, |e| matches!(e, Effect::Mount { .. }));
-    let harvest = harvest::harvest(&harvest::Work {
+    let mut harvest = harvest::harvest(&harvest::Work {
         staged: &staged,
         previous: previous.as_ref(),
         base: &base,
@@ -76,6 +76,18 @@ pub(super) fn build(
     settle::accounts::write(&target.layer, &base, &harvest.accounts, &nsswitch)?;
     fail_point!("harvested", |_| anyhow::bail!("failpoint"));
 
+    let units = settle::units::choose(&settle::units::Facts {
+        root,
+        base: &base,
+        content: &target,
+        links: &harvest.enablements,
+        previous: &live.effects,
+        causes: &staged.causes,
+        owned: &owned.paths,
+        now: options.now,
+        systemd: settle::has_systemd(),
+    })?;
+    harvest.not_applied.extend(units.not_applied.iter().chain(&owned.not_applied).cloned());
     let generation = store.next_number()?;
     plan.effects = settle::plan::effects(&settle::plan::Facts {
         host: &session.host,
@@ -85,6 +97,7 @@ pub(super) fn build(
         owned: &owned.paths,
         causes: &staged.causes,
         run: &staged.run,
+        units: &units,
         generation,
     })?;
     let manifest = manifest(session, generation, live, fetched, &plan, &harvest);

@@ -61,6 +61,12 @@ fn forward(session: &Session<'_>, store: &Store, journal: &Journal, manifest: Op
         fail_point!("effect", |_| anyhow::bail!("failpoint"));
     }
     fail_point!("before-swap", |_| anyhow::bail!("failpoint"));
+    // While their files are still to be seen, which may be needed for stopping them.
+    for unit in stopped_before_swap(&journal.old_effects, &journal.effects) {
+        let stopped = settle::undo(&session.lock, unit, session.progress);
+        tolerate(session, stopped, true)?;
+    }
+    fail_point!("stopped", |_| anyhow::bail!("failpoint"));
     swap(session, store, journal.to)?;
     fail_point!("swapped", |_| anyhow::bail!("failpoint"));
     session.progress.event(Event::Phase(Phase::Settle));
@@ -91,14 +97,30 @@ pub(super) fn tell_saved(progress: &dyn Progress, saved: &[PathBuf]) {
 }
 
 /// Effects that follow the swap. A reload that only the old generation needed is done as well: its files are gone now.
+/// Units are started last.
 fn after_swap(journal: &Journal) -> Vec<&Effect> {
+    let is_start = |e: &&Effect| matches!(e, Effect::StartUnit { .. });
+    let mut all = reloads(journal);
+    all.extend(journal.effects.iter().filter(is_start));
+    all
+}
+
+/// What both generations together need read again.
+fn reloads(journal: &Journal) -> Vec<&Effect> {
     let mut all: Vec<&Effect> = Vec::new();
     for effect in journal.effects.iter().chain(&journal.old_effects) {
-        if settle::when(effect) == When::AfterSwap && !all.contains(&effect) {
+        let is_start = matches!(effect, Effect::StartUnit { .. });
+        if settle::when(effect) == When::AfterSwap && !is_start && !all.contains(&effect) {
             all.push(effect);
         }
     }
     all
+}
+
+/// Units that we started and that `to` does not have running, last started first.
+pub(super) fn stopped_before_swap<'a>(from: &'a [Effect], to: &[Effect]) -> Vec<&'a Effect> {
+    let goes = |e: &&Effect| matches!(e, Effect::StartUnit { .. }) && !to.contains(e);
+    from.iter().rev().filter(goes).collect()
 }
 
 fn swap(session: &Session<'_>, store: &Store, to: u64) -> Result<Option<SwapMethod>> {
@@ -112,12 +134,12 @@ fn swap(session: &Session<'_>, store: &Store, to: u64) -> Result<Option<SwapMeth
 /// Brings the old generation back after a failed `forward`, and forgets the new one.
 pub(super) fn backward(session: &Session<'_>, store: &Store, journal: &Journal) -> Result<()> {
     let live = overlay::UsrMounts::read()?.live();
+    // A service that fails here already failed on the way forward; the files are what counts.
     if live != journal.from {
-        swap(session, store, journal.from).context("Bringing the old generation back")?;
-        for effect in after_swap(journal) {
-            // A reload that fails here already failed on the way forward; the files are what counts.
-            let _ = settle::undo(&session.lock, effect, session.progress);
+        for unit in stopped_before_swap(&journal.effects, &journal.old_effects) {
+            let _ = settle::undo(&session.lock, unit, session.progress);
         }
+        swap(session, store, journal.from).context("Bringing the old generation back")?;
     }
     let before_swap = |e: &&Effect| settle::when(e) == When::BeforeSwap;
     for effect in journal.effects.iter().rev().filter(before_swap).filter(|e| !journal.old_effects.contains(e)) {
@@ -129,6 +151,15 @@ pub(super) fn backward(session: &Session<'_>, store: &Store, journal: &Journal) 
         settle::apply(&session.lock, effect, session.progress)?;
     }
     settle::cleaner::cover(&session.lock, journal.old_effects.iter())?;
+    let enables = journal.effects.iter().any(|e| matches!(e, Effect::EnableUnit { .. }));
+    if live != journal.from || enables {
+        for effect in reloads(journal) {
+            let _ = settle::undo(&session.lock, effect, session.progress);
+        }
+    }
+    for unit in stopped_before_swap(&journal.old_effects, &journal.effects).into_iter().rev() {
+        let _ = settle::apply(&session.lock, unit, session.progress);
+    }
     settle::live::keep_only(&session.lock, journal.from)?;
     report::write_current(session, store, journal.from)?;
     store.clear_journal(&session.lock)?;
@@ -142,10 +173,16 @@ pub(super) fn finish(
     journal: &Journal,
     manifest: Option<&Manifest>,
 ) -> Result<()> {
+    let mut disabled = false;
     for effect in journal.old_effects.iter().rev().filter(|e| !journal.effects.contains(e)) {
         if settle::when(effect) == When::BeforeSwap {
             settle::undo(&session.lock, effect, session.progress)?;
+            disabled |= matches!(effect, Effect::EnableUnit { .. });
         }
+    }
+    if disabled {
+        let reloaded = settle::apply(&session.lock, &Effect::ReloadUnits, session.progress);
+        tolerate(session, reloaded, true)?;
     }
     if journal.from != 0 {
         let edits = settle::live::save_edits(&session.lock, (journal.from, &store.content(journal.from)), journal.to)?;

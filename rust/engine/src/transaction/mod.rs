@@ -46,6 +46,8 @@ pub struct Options {
     pub force_replace_files: bool,
     /// Wait for the lock; else fail at once.
     pub wait: bool,
+    /// `--now`: start the units that the packages bring and a preset enables.
+    pub now: bool,
     /// Names that may bring what is denied by default.
     pub force_unsafe: BTreeSet<String>,
     /// Options of the resolver.
