@@ -5,6 +5,7 @@ mod acceptance;
 mod callers;
 mod content;
 mod contract;
+mod etc_readers;
 mod hardening;
 mod kills;
 mod outside;

@@ -16,16 +16,16 @@ pub fn install(s: &Scenario, packages: &[&Package]) -> String {
     s.ok(&args.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-fn picture(s: &Scenario) -> Picture {
+pub(crate) fn picture(s: &Scenario) -> Picture {
     s.host.picture().unwrap()
 }
 
-fn status(s: &Scenario) -> serde_json::Value {
+pub(crate) fn status(s: &Scenario) -> serde_json::Value {
     serde_json::from_str(&s.ok(&["status", "--json"])).unwrap()
 }
 
 /// Paths of effects of one kind.
-fn paths(s: &Scenario, kind: &str) -> Vec<String> {
+pub(crate) fn paths(s: &Scenario, kind: &str) -> Vec<String> {
     let status = status(s);
     let effects = status["status"]["effects"].as_array().unwrap();
     let of_kind = effects.iter().filter(|e| e["kind"] == kind);

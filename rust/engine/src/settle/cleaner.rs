@@ -76,7 +76,7 @@ pub fn cover<'a>(_lock: &HostLock, effects: impl Iterator<Item = &'a Effect>) ->
     for synced in [path(), PathBuf::from(DIRECTORY), Path::new(DIRECTORY).join(TARGET)] {
         File::open(&synced)?.sync_all().with_context(|| format!("Syncing {}", synced.display()))?;
     }
-    shutdown(&commands)
+    shutdown(&effects, &commands)
 }
 
 /// Whether the unit on disk is what [`cover`] writes for these effects: a place, what should be there, what is.
@@ -226,7 +226,7 @@ fn runtime_unit() -> PathBuf {
 }
 
 /// The unit that is stopped, and thereby cleans, before ostree finalizes a staged deployment.
-fn shutdown(commands: &[String]) -> Result<()> {
+fn shutdown(effects: &[&Effect], commands: &[String]) -> Result<()> {
     if !Path::new("/run/systemd/system").is_dir() {
         return Ok(());
     }
@@ -243,6 +243,9 @@ fn shutdown(commands: &[String]) -> Result<()> {
          RemainAfterExit=yes\n\
          ExecStart=true\n",
     );
+    // What is mounted cannot be removed. At boot, where the other unit runs, nothing is.
+    let mounts = effects.iter().rev().filter(|e| matches!(e, Effect::Mount { .. })).filter_map(|e| e.path());
+    text.extend(mounts.map(|p| format!("ExecStop=-umount --lazy --no-canonicalize -- {}\n", quote(p))));
     text.extend(commands.iter().map(|c| format!("ExecStop={c}\n")));
     let unit = runtime_unit();
     let started = unit.exists();

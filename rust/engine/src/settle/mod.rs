@@ -17,6 +17,7 @@ use fn_error_context::context;
 pub use look::{State, is_our_mark, links_of_ours, mounts_of_ours, state};
 use model::{Effect, Event, Progress};
 use paths::Done;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -175,7 +176,9 @@ fn reload(effect: &Effect) -> Result<()> {
         ),
         _ => return Ok(()),
     };
-    if !Path::new(runs).exists() {
+    // A bus that has ended leaves its socket.
+    let ended = matches!(effect, Effect::ReloadBus) && UnixStream::connect(runs).is_err();
+    if ended || !Path::new(runs).exists() {
         return Ok(());
     }
     run(argv)

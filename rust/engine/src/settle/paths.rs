@@ -6,9 +6,12 @@ use crate::files;
 use crate::generation::RUN_DIR;
 use crate::overlay::mountinfo::Table;
 use crate::overlay::sys;
+use crate::tree::Tree;
 use anyhow::{Context as _, Result};
-use rustix::fs::Mode;
+use rustix::fs::{AtFlags, CWD, Mode, Timespec, Timestamps, UTIME_NOW};
+use std::ffi::CString;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
@@ -28,7 +31,14 @@ pub(super) fn link(path: &Path, target: &Path) -> Result<Done> {
             Ok(Done::Yes)
         }
         Err(e) => Err(e).with_context(|| format!("Looking at {}", path.display())),
-        Ok(m) if m.is_symlink() && fs::read_link(path)? == target => Ok(Done::Yes),
+        Ok(m) if m.is_symlink() && fs::read_link(path)? == target => {
+            // What it leads to may be another file by now, and who watches the directory (cronie does) sees only this.
+            let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+            let times = Timestamps { last_access: now, last_modification: now };
+            rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)
+                .with_context(|| format!("Touching {}", path.display()))?;
+            Ok(Done::Yes)
+        }
         Ok(_) => Ok(Done::Foreign),
     }
 }
@@ -81,7 +91,7 @@ pub(super) fn mount(path: &Path, source: &Path, made: bool) -> Result<Done> {
     let covered = is_ours(&Table::read("thread-self")?, path);
     if !covered && made {
         match fs::symlink_metadata(path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => make(path, is_dir)?,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => make(path, source, is_dir)?,
             Err(e) => return Err(e).with_context(|| format!("Looking at {}", path.display())),
             // Left by a run that was killed, when it is empty.
             Ok(m) if m.is_dir() && is_dir && fs::read_dir(path)?.next().is_none() => {}
@@ -102,14 +112,20 @@ pub(super) fn mount(path: &Path, source: &Path, made: bool) -> Result<Done> {
     Ok(Done::Yes)
 }
 
-fn make(path: &Path, is_dir: bool) -> Result<()> {
+/// Makes a mount point that looks like what will be seen there, in case that it is seen itself: mode, owner, label.
+fn make(path: &Path, source: &Path, is_dir: bool) -> Result<()> {
     let made = || format!("Making {}", path.display());
-    if is_dir {
-        fs::create_dir(path).with_context(made)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).with_context(made)
-    } else {
-        fs::OpenOptions::new().write(true).create_new(true).open(path).map(drop).with_context(made)
-    }
+    let (from, name) = open_parent(source)?;
+    let wanted = from.attributes(Some(&name))?;
+    let (parent, name) = open_parent(path)?;
+    if is_dir { parent.make_dir(&name).map(drop) } else { parent.create(&name).map(drop) }.with_context(made)?;
+    parent.set_attributes(Some(&name), &wanted).with_context(made)
+}
+
+fn open_parent(path: &Path) -> Result<(Tree, CString)> {
+    let (parent, name) = (path.parent().context("no parent")?, path.file_name().context("no name")?);
+    let parent = fs::canonicalize(parent).with_context(|| format!("Looking at {}", parent.display()))?;
+    Ok((Tree::open(&parent)?, CString::new(name.as_bytes())?))
 }
 
 pub(super) fn unmount(path: &Path, source: &Path, made: bool) -> Result<Done> {

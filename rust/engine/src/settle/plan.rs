@@ -10,6 +10,7 @@ use crate::tree::{Entry, Tree};
 use anyhow::Result;
 use fn_error_context::context;
 use model::{AttributedEffect, Cause, Code, Effect, Failure};
+use rustix::fs::FileType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -169,7 +170,7 @@ impl Plan<'_> {
     fn show(&mut self, path: &Path, absolute: PathBuf, entry: &Entry) {
         if let Ok(below) = path.strip_prefix("etc") {
             let target = live::etc().join(below);
-            self.add(if needs_mount(below) {
+            self.add(if needs_mount(below, entry.kind()) {
                 Effect::Mount { path: absolute, source: target, made: true }
             } else {
                 Effect::Link { path: absolute, target }
@@ -210,7 +211,55 @@ impl Plan<'_> {
     }
 }
 
-/// Places in `/etc` whose reader does not take a symlink; see docs/outside-usr.md.
-fn needs_mount(_below: &Path) -> bool {
-    false
+/// Places in `/etc` whose reader does not take a symlink; docs/outside-usr.md says how each was found.
+fn needs_mount(below: &Path, kind: FileType) -> bool {
+    match kind {
+        // Seen from pods, where no link into /run leads anywhere.
+        FileType::Directory => ["cni", "cni/net.d"].iter().any(|p| below == Path::new(p)),
+        FileType::RegularFile => {
+            below.starts_with("cni/net.d")
+                // Opened with O_NOFOLLOW.
+                || below.starts_with("audit")
+                || below == Path::new("libaudit.conf")
+                || is_unit(below)
+        }
+        _ => false,
+    }
+}
+
+/// A unit file beside the administrator's own: systemd takes a link to elsewhere for one that `systemctl link` made, and
+/// `systemctl disable` removes it.
+fn is_unit(below: &Path) -> bool {
+    const KINDS: [&str; 11] =
+        ["service", "socket", "device", "mount", "automount", "swap", "target", "path", "timer", "slice", "scope"];
+    let parent = below.parent();
+    let kind = below.extension().and_then(OsStr::to_str);
+    ["systemd/system", "systemd/user"].iter().any(|d| parent == Some(Path::new(d)))
+        && kind.is_some_and(|k| KINDS.contains(&k))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_that_take_no_link_get_a_mount() {
+        let file = FileType::RegularFile;
+        for (path, kind, want) in [
+            ("cni/net.d", FileType::Directory, true),
+            ("cni/net.d/10-x.conf", file, true),
+            ("cni/net.d/link", FileType::Symlink, false),
+            ("audit/auditd.conf", file, true),
+            ("audit", FileType::Directory, false),
+            ("systemd/system/x.service", file, true),
+            ("systemd/user/x.timer", file, true),
+            ("systemd/system/x.service", FileType::Symlink, false),
+            ("systemd/system/x.service.d", FileType::Directory, false),
+            ("systemd/system/x.service.d/a.conf", file, false),
+            ("systemd/system.conf", file, false),
+            ("cron.d/x", file, false),
+        ] {
+            assert_eq!(needs_mount(Path::new(path), kind), want, "{path}");
+        }
+    }
 }

@@ -146,8 +146,10 @@ pub(super) fn backward(session: &Session<'_>, store: &Store, journal: &Journal) 
         settle::undo(&session.lock, effect, session.progress)?;
     }
     settle::live::show(&session.lock, journal.from)?;
-    // A mount of the old generation that one of the new had taken the place of.
-    for effect in journal.old_effects.iter().filter(before_swap).filter(|e| !journal.effects.contains(e)) {
+    // A mount of the old generation that one of the new had taken the place of; also where both have the same effect, as
+    // it shows another file by now.
+    let taken = |e: &&Effect| matches!(e, Effect::Mount { .. }) || !journal.effects.contains(e);
+    for effect in journal.old_effects.iter().filter(before_swap).filter(taken) {
         settle::apply(&session.lock, effect, session.progress)?;
     }
     settle::cleaner::cover(&session.lock, journal.old_effects.iter())?;
