@@ -5,7 +5,7 @@ PREFIX ?= /usr
 # Tests and demo use one binary; failpoints and test switches exist only in builds with this feature.
 TEST_FEATURES = --features rpm-ostree-transient/test-hooks
 
-.PHONY: demo check build setup fmt lint test bench man deny install clean
+.PHONY: demo check build setup fmt lint test bench vm-image check-vm man deny install clean
 
 demo: setup
 	$(CARGO) build --locked -p rpm-ostree-transient
@@ -27,6 +27,13 @@ lint:
 
 test:
 	ci/test
+
+# The disk of tests/vm, and every test of tests/kola on it; `make check` runs the short list. See docs/testing-vm.md.
+vm-image: setup
+	tests/vm/image target/vm
+
+check-vm: setup
+	tests/vm/kola --all
 
 bench:
 	ci/setup bench
