@@ -234,8 +234,9 @@ fn shutdown(effects: &[&Effect], commands: &[String]) -> Result<()> {
         "[Unit]\n\
          Description=Remove a transient layer's links before the system goes down\n\
          DefaultDependencies=no\n\
+         # Stopped after the services that use the links, and before ostree merges /etc.\n\
          After=ostree-finalize-staged.service ostree-finalize-staged-hold.service local-fs.target\n\
-         Before=shutdown.target\n\
+         Before=sysinit.target shutdown.target\n\
          Conflicts=shutdown.target\n\
          \n\
          [Service]\n\
