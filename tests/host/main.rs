@@ -2,12 +2,14 @@
 #![expect(clippy::print_stdout, reason = "numbers for the one who reads the log")]
 
 mod acceptance;
+mod caches;
 mod callers;
 mod content;
 mod contract;
 mod etc_readers;
 mod hardening;
 mod kills;
+mod labels;
 mod outside;
 mod readers;
 mod refusals;

@@ -250,6 +250,17 @@ impl Tree {
         set().with_context(|| format!("Setting attributes of {}", printable_path(&path)))
     }
 
+    /// Sets one extended attribute of a name, or of this directory, when it has another value.
+    pub fn set_xattr(&self, name: Option<&CString>, key: &CString, value: &[u8]) -> Result<()> {
+        if self.xattr(name, key)?.as_deref() == Some(value) {
+            return Ok(());
+        }
+        rustix::fs::lsetxattr(self.proc_path(name), key, value, XattrFlags::empty()).with_context(|| {
+            let path = name.map_or_else(|| self.path.clone(), |n| self.join(n));
+            format!("Setting {} of {}", printable(key.as_bytes()), printable_path(&path))
+        })
+    }
+
     /// Makes a directory (0700 until its attributes are set) and opens it.
     pub fn make_dir(&self, name: &CString) -> Result<Tree> {
         rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(0o700)).with_context(|| self.fail("Making", name))?;

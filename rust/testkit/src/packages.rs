@@ -16,6 +16,10 @@ pub enum Content {
     Text(String),
     /// So many bytes that no compression makes smaller; always the same ones.
     Noise(usize),
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// No file, but a symlink to this.
+    Link(String),
 }
 
 /// A file of a package.
@@ -101,6 +105,12 @@ impl Package {
         self
     }
 
+    /// A symlink.
+    #[must_use]
+    pub fn link(self, path: &str, target: &str) -> Package {
+        self.any_file(path, Content::Link(target.to_owned()), 0o777, "")
+    }
+
     /// A scriptlet: `pre`, `post`, `preun`, …
     #[must_use]
     pub fn scriptlet(mut self, slot: &str, body: &str) -> Package {
@@ -130,8 +140,9 @@ impl Package {
             tags.join("\n"),
             source.display(),
         );
-        for File { path, tags, mode, .. } in files {
-            let attr = if tags.contains("%attr") { String::new() } else { format!("%attr({mode:04o}, root, root) ") };
+        for File { path, tags, mode, content } in files {
+            let as_it_is = tags.contains("%attr") || matches!(content, Content::Link(_));
+            let attr = if as_it_is { String::new() } else { format!("%attr({mode:04o}, root, root) ") };
             let _ = writeln!(text, "{attr}{tags} {path}");
         }
         for (slot, body) in scriptlets {
@@ -155,6 +166,11 @@ impl Package {
             match content {
                 Content::Text(text) => fs::write(&path, text)?,
                 Content::Noise(len) => fs::write(&path, noise(*len))?,
+                Content::Bytes(bytes) => fs::write(&path, bytes)?,
+                Content::Link(target) => {
+                    std::os::unix::fs::symlink(target, &path)?;
+                    continue;
+                }
             }
             fs::set_permissions(&path, fs::Permissions::from_mode(*mode))?;
         }

@@ -2,6 +2,7 @@
 //! here; what the host gets of it is `settle`'s business.
 
 mod account_files;
+mod label;
 mod layer;
 mod outside;
 mod owners;
@@ -12,6 +13,7 @@ use crate::generation::Content;
 use crate::names::printable;
 use crate::stage::Staged;
 use crate::tree::Tree;
+pub use label::label;
 pub(crate) use outside::is_our_link;
 pub use owners::released;
 
@@ -51,7 +53,7 @@ pub struct Work<'a> {
     pub released: Option<&'a BTreeSet<PathBuf>>,
     /// Paths relative to `/` that packages of this run own, and whose they are.
     pub owned: &'a BTreeMap<PathBuf, String>,
-    /// Mount points of ours in `/var`, absolute.
+    /// Mount points and links of ours, absolute.
     pub mounts: &'a BTreeSet<PathBuf>,
 }
 

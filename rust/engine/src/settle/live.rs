@@ -65,16 +65,31 @@ pub fn prepare(_lock: &HostLock, from: Option<&Content>, to: (u64, &Content)) ->
     if content.linker_cache.exists() {
         let cache = linker_cache(number);
         make_dir(cache.parent().unwrap_or(Path::new(RUN_DIR)))?;
-        if !cache.exists() {
-            let bytes = fs::read(&content.linker_cache).context("Reading the linker cache")?;
-            files::write(&cache, &bytes, 0o644)?;
-        }
+        copy_file(&content.linker_cache, &cache)?;
     }
     if content.var.is_dir() && !Tree::open(&content.var)?.list()?.is_empty() {
         make_dir(&var())?;
+        let seen = Tree::open(Path::new("/var"))?.attributes(None)?;
+        Tree::open(&var())?.set_attributes(None, &seen)?;
         add(&Tree::open(&content.var)?, &Tree::open(&var())?)?;
     }
     Ok(())
+}
+
+/// A copy with all attributes, whole or not there. One that is there stays, as it may be mounted.
+fn copy_file(from: &Path, to: &Path) -> Result<()> {
+    if to.exists() {
+        return Ok(());
+    }
+    let parts = |path: &Path| -> Result<(Tree, CString)> {
+        let name = path.file_name().context("no name")?;
+        Ok((Tree::open(path.parent().context("no parent")?)?, CString::new(name.as_bytes())?))
+    };
+    let ((from, name), (to, new)) = (parts(from)?, parts(to)?);
+    let temporary = c".new".to_owned();
+    to.remove_all(&temporary)?;
+    from.copy_as(&name, &to, &temporary)?;
+    to.rename_as(&temporary, &to, &new)
 }
 
 /// One directory of the new tree: see the module's text for what is taken from where.
@@ -292,8 +307,8 @@ fn directory(path: &Path, wanted: &Attributes) -> Result<Tree> {
 ///
 /// # Errors
 /// From the filesystem.
-pub fn forget(_lock: &HostLock, target: &Path) -> Result<()> {
-    let Ok(below) = target.strip_prefix(etc()) else { return Ok(()) };
+pub fn forget(_lock: &HostLock, path: &Path) -> Result<()> {
+    let Ok(below) = path.strip_prefix("/etc") else { return Ok(()) };
     let path = etc_of(current()).join(below);
     match path.symlink_metadata() {
         Ok(m) if m.is_dir() => remove_tree(&path),

@@ -46,6 +46,26 @@ pub fn when(effect: &Effect) -> When {
     }
 }
 
+/// The effect among `others` that is a link at the same path and leads elsewhere, as the links of alternatives do from
+/// one generation to the next.
+pub fn other_link<'a>(effect: &Effect, others: &'a [Effect]) -> Option<&'a Effect> {
+    let Effect::Link { path, target } = effect else { return None };
+    others.iter().find(|o| matches!(o, Effect::Link { path: p, target: t } if p == path && t != target))
+}
+
+/// Removes such a link, so that the effect can be carried out. What is not as one of `others` made it stays.
+///
+/// # Errors
+/// From the filesystem.
+pub fn make_way(_lock: &HostLock, effect: &Effect, others: &[Effect]) -> Result<()> {
+    match other_link(effect, others) {
+        Some(Effect::Link { path, target }) if std::fs::read_link(path).is_ok_and(|t| t == *target) => {
+            files::remove(path)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Carries out one effect.
 ///
 /// # Errors

@@ -51,6 +51,10 @@ pub(super) fn unlink(path: &Path, target: &Path) -> Result<Done> {
         _ => return Ok(Done::Foreign),
     }
     forget_data(target)?;
+    // Of a symlink of a package that the host has as it is.
+    if let Ok(below) = path.strip_prefix("/var") {
+        forget_data(&live::var().join(below))?;
+    }
     Ok(Done::Yes)
 }
 

@@ -14,7 +14,7 @@ use rustix::fs::FileType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// What the plan is made from.
 #[derive(Debug, Clone, Copy)]
@@ -48,12 +48,7 @@ pub fn effects(facts: &Facts<'_>) -> Result<Vec<AttributedEffect>> {
     let mut plan = Plan { facts, paths: vec![] };
     let root = Tree::open(facts.root)?;
     let etc = facts.content.layer.join("etc");
-    let mounts: BTreeSet<PathBuf> = facts
-        .previous
-        .iter()
-        .filter(|e| matches!(e.effect, Effect::Mount { made: true, .. }))
-        .filter_map(|e| e.effect.path().map(Path::to_path_buf))
-        .collect();
+    let mounts = ours(facts.previous);
     for (tree, top) in [(etc.as_path(), "etc"), (&facts.content.var, "var")] {
         if tree.is_dir() {
             let name = std::ffi::CString::new(top)?;
@@ -75,8 +70,13 @@ pub fn effects(facts: &Facts<'_>) -> Result<Vec<AttributedEffect>> {
     if facts.content.linker_cache.exists() {
         let source = live::linker_cache(facts.generation);
         let path = PathBuf::from("/etc/ld.so.cache");
-        let exists = facts.root.join("etc/ld.so.cache").exists();
-        plan.add(Effect::Mount { path, source, made: !exists });
+        // A cache that is there may be the mount of the generation before.
+        let before = facts.previous.iter().find_map(|e| match &e.effect {
+            Effect::Mount { path: p, made, .. } if *p == path => Some(*made),
+            _ => None,
+        });
+        let made = before.unwrap_or(!facts.root.join("etc/ld.so.cache").exists());
+        plan.add(Effect::Mount { path, source, made });
     }
     let mut all = vec![AttributedEffect::from(Effect::MarkUnlocked { path: marker(facts.host) })];
     if plan.paths.iter().any(|e| super::cleaner::is_persistent(&e.effect)) {
@@ -153,7 +153,7 @@ impl Plan<'_> {
             };
             if ours {
                 if path.to_str().is_some() {
-                    self.show(&path, absolute, &entry);
+                    self.show(&path, absolute, content, &entry)?;
                 }
             } else if entry.is_dir() && on_host.as_ref().is_some_and(Entry::is_dir) {
                 let below = match host {
@@ -167,22 +167,25 @@ impl Plan<'_> {
     }
 
     /// One path that the host has not: everything below it comes along.
-    fn show(&mut self, path: &Path, absolute: PathBuf, entry: &Entry) {
-        if let Ok(below) = path.strip_prefix("etc") {
-            let target = live::etc().join(below);
-            self.add(if needs_mount(below, entry.kind()) {
-                Effect::Mount { path: absolute, source: target, made: true }
-            } else {
-                Effect::Link { path: absolute, target }
-            });
+    fn show(&mut self, path: &Path, absolute: PathBuf, content: &Tree, entry: &Entry) -> Result<()> {
+        let (below, source, by_mount) = if let Ok(below) = path.strip_prefix("etc") {
+            let by_mount =
+                needs_mount(below, entry.kind()) || entry.is_dir() && leads_out(&content.enter(&entry.name)?, 0)?;
+            (below, live::etc(), by_mount)
         } else if let Ok(below) = path.strip_prefix("var") {
-            let source = live::var().join(below);
-            self.add(if entry.is_dir() {
-                Effect::Mount { path: absolute, source, made: true }
-            } else {
-                Effect::Link { path: absolute, target: source }
-            });
-        }
+            (below, live::var(), entry.is_dir())
+        } else {
+            return Ok(());
+        };
+        let source = source.join(below);
+        self.add(if by_mount {
+            Effect::Mount { path: absolute, source, made: true }
+        } else if let Some(target) = own_target(content, entry)? {
+            Effect::Link { path: absolute, target }
+        } else {
+            Effect::Link { path: absolute, target: source }
+        });
+        Ok(())
     }
 
     /// `/opt/NAME` for every directory that the layer has for it.
@@ -209,6 +212,44 @@ impl Plan<'_> {
         }
         Ok(())
     }
+}
+
+/// Paths that the generation before has on the host and that cannot be told from the host's own by their look: mounts,
+/// and links that lead where the package wants them to. One that was replaced since is not among them.
+pub fn ours(previous: &[AttributedEffect]) -> BTreeSet<PathBuf> {
+    let is_ours = |effect: &Effect| match effect {
+        Effect::Mount { .. } => true,
+        Effect::Link { path, target } => std::fs::read_link(path).is_ok_and(|t| t == *target),
+        _ => false,
+    };
+    let effects = previous.iter().map(|e| &e.effect).filter(|e| is_ours(e));
+    effects.filter_map(Effect::path).map(Path::to_path_buf).collect()
+}
+
+/// What a symlink of a package holds. It is made on the host as it is: through a live copy a relative one would lead
+/// elsewhere, and update-alternatives takes one that holds something else for the administrator's choice.
+fn own_target(content: &Tree, entry: &Entry) -> Result<Option<PathBuf>> {
+    if entry.kind() != FileType::Symlink {
+        return Ok(None);
+    }
+    let target = content.readlink(&entry.name)?;
+    Ok(target.to_str().ok().map(PathBuf::from))
+}
+
+/// True for a directory with a relative symlink that leads out of it: seen through a link, it would lead out of our
+/// directory in `/run` instead.
+fn leads_out(dir: &Tree, depth: usize) -> Result<bool> {
+    for entry in dir.list()? {
+        if entry.is_dir() && leads_out(&dir.enter(&entry.name)?, depth + 1)? {
+            return Ok(true);
+        }
+        if let Some(target) = own_target(dir, &entry)?
+            && target.components().take_while(|c| *c == Component::ParentDir).count() > depth
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Places in `/etc` whose reader does not take a symlink; docs/outside-usr.md says how each was found.

@@ -1,5 +1,5 @@
 //! What package managers do around a transaction, done in the sandbox, so that everything it makes is harvested like the
-//! rest: sysusers.d before (librpm does it itself from 4.19 on), tmpfiles.d and the linker cache after.
+//! rest: sysusers.d before (librpm does it itself from 4.19 on), tmpfiles.d, the linker cache and the indexes of kernel modules after.
 
 use super::sandbox::upper;
 use anyhow::{Context as _, Result};
@@ -44,10 +44,35 @@ pub(super) fn linker_cache(needed: bool) -> Result<Option<NotApplied>> {
     let mut dirs = vec![usr.join("lib"), usr.join("lib64")];
     let triplets = fs::read_dir(usr.join("lib")).into_iter().flatten().flatten().map(|e| e.path());
     dirs.extend(triplets.filter(|p| p.to_string_lossy().contains("-linux-")));
+    dirs.extend(linker_directories().iter().filter_map(|d| Some(usr.join(d.strip_prefix("/usr").ok()?))));
     if !needed && !upper("etc").join("ld.so.conf.d").exists() && !dirs.iter().any(|d| has_library(d)) {
         return Ok(None);
     }
     run(&mut Command::new("ldconfig"), None, "ldconfig")
+}
+
+/// Directories that ld.so.conf(5) names, the host's and the layer's.
+fn linker_directories() -> Vec<PathBuf> {
+    let snippets = fs::read_dir("/etc/ld.so.conf.d").into_iter().flatten().flatten().map(|e| e.path());
+    let files = snippets.chain([PathBuf::from("/etc/ld.so.conf")]);
+    let texts = files.filter_map(|p| fs::read_to_string(p).ok());
+    texts
+        .flat_map(|t| t.lines().map(|l| PathBuf::from(l.trim())).collect::<Vec<_>>())
+        .filter(|p| p.is_absolute())
+        .collect()
+}
+
+/// Has the indexes of kernel modules tell of the layer's, for every kernel that the layer touches.
+pub(super) fn modules() -> Result<Vec<NotApplied>> {
+    let mut failed = Vec::new();
+    for entry in fs::read_dir(upper("usr").join("lib/modules")).into_iter().flatten().flatten() {
+        let version = entry.file_name();
+        // Not where the last file of such a kernel has just gone.
+        if entry.path().is_dir() && Path::new("/usr/lib/modules").join(&version).is_dir() {
+            failed.extend(run(Command::new("depmod").arg(&version), None, "depmod")?);
+        }
+    }
+    Ok(failed)
 }
 
 /// Runs a tool of the host. One that is missing or fails is told, and does not stop the transaction: the package's files

@@ -172,6 +172,7 @@ fn transaction(spec: &Spec, layout: &Layout, messages: &mut File) -> Result<Find
     not_applied.append(&mut run.warnings);
     not_applied.extend(finish::tmpfiles()?);
     not_applied.extend(finish::linker_cache(spec.linker_cache)?);
+    not_applied.extend(finish::modules()?);
     // Only when nothing was packaged for /opt.
     let _ = std::fs::remove_dir("/usr/lib/opt");
     let (run_directories, other) = finish::run_directories()?;

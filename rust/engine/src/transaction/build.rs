@@ -7,7 +7,7 @@ use crate::{admit, fetch, harvest, host, overlay, settle, stage};
 use anyhow::Result;
 use fail::fail_point;
 use model::status::Outcome;
-use model::{AttributedEffect, Effect, LayeredPackage, Manifest, Nevra, NotApplied, Phase, Plan, SkippedPath};
+use model::{Effect, LayeredPackage, Manifest, Nevra, NotApplied, Phase, Plan, SkippedPath};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -61,7 +61,7 @@ pub(super) fn build(
     let (base, target) = (store.base(), store.staged_content());
     let released =
         harvest::released(previous.as_ref().map(|p| p.layer.as_path()), &base, &plan, &live.packages, fetched)?;
-    let mounts: BTreeSet<PathBuf> = paths_of(&live.effects, |e| matches!(e, Effect::Mount { .. }));
+    let mounts = settle::plan::ours(&live.effects);
     let mut harvest = harvest::harvest(&harvest::Work {
         staged: &staged,
         previous: previous.as_ref(),
@@ -74,6 +74,7 @@ pub(super) fn build(
     })?;
     let nsswitch = std::fs::read_to_string("/etc/nsswitch.conf").unwrap_or_default();
     settle::accounts::write(&target.layer, &base, &harvest.accounts, &nsswitch)?;
+    harvest::label(root, &base, &target)?;
     fail_point!("harvested", |_| anyhow::bail!("failpoint"));
 
     let units = settle::units::choose(&settle::units::Facts {
@@ -111,17 +112,13 @@ pub(super) fn build(
     commit::switch(session, store, &live.effects, Some(manifest), entry, plan)
 }
 
-fn paths_of(effects: &[AttributedEffect], want: impl Fn(&Effect) -> bool) -> BTreeSet<PathBuf> {
-    effects.iter().filter(|e| want(&e.effect)).filter_map(|e| e.effect.path()).map(Path::to_path_buf).collect()
-}
-
 /// Where the administrator has put something in the place of a link of ours, scriptlets are to see that.
 fn forget_replaced(session: &Session<'_>, live: &Live) -> Result<()> {
     for effect in &live.effects {
         if let Effect::Link { path, target } = &effect.effect
             && std::fs::read_link(path).ok().as_ref() != Some(target)
         {
-            settle::live::forget(&session.lock, target)?;
+            settle::live::forget(&session.lock, path)?;
         }
     }
     Ok(())

@@ -57,6 +57,7 @@ fn forward(session: &Session<'_>, store: &Store, journal: &Journal, manifest: Op
         settle::live::show(&session.lock, journal.to)?;
     }
     for effect in journal.effects.iter().filter(|e| settle::when(e) == When::BeforeSwap) {
+        settle::make_way(&session.lock, effect, &journal.old_effects)?;
         settle::apply(&session.lock, effect, session.progress)?;
         fail_point!("effect", |_| anyhow::bail!("failpoint"));
     }
@@ -143,7 +144,10 @@ pub(super) fn backward(session: &Session<'_>, store: &Store, journal: &Journal) 
     }
     let before_swap = |e: &&Effect| settle::when(e) == When::BeforeSwap;
     for effect in journal.effects.iter().rev().filter(before_swap).filter(|e| !journal.old_effects.contains(e)) {
-        settle::undo(&session.lock, effect, session.progress)?;
+        match settle::other_link(effect, &journal.old_effects) {
+            Some(old) => settle::make_way(&session.lock, old, std::slice::from_ref(effect))?,
+            None => settle::undo(&session.lock, effect, session.progress)?,
+        }
     }
     settle::live::show(&session.lock, journal.from)?;
     // A mount of the old generation that one of the new had taken the place of; also where both have the same effect, as
@@ -177,7 +181,7 @@ pub(super) fn finish(
 ) -> Result<()> {
     let mut disabled = false;
     for effect in journal.old_effects.iter().rev().filter(|e| !journal.effects.contains(e)) {
-        if settle::when(effect) == When::BeforeSwap {
+        if settle::when(effect) == When::BeforeSwap && settle::other_link(effect, &journal.effects).is_none() {
             settle::undo(&session.lock, effect, session.progress)?;
             disabled |= matches!(effect, Effect::EnableUnit { .. });
         }
