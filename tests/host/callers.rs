@@ -98,7 +98,9 @@ fn hangups() {
     for (step, visible, code) in [("harvested", false, 130), ("swapped", true, 0)] {
         let env = [("FAILPOINTS", format!("{step}=sleep(3000)"))];
         let env = [(env[0].0, env[0].1.as_str())];
-        let mut run = s.host.spawn(&env, &["rpm-ostree-transient", "install", "-C", "b"]).unwrap();
+        // The caller of the tests may itself ignore hangups.
+        let argv = ["env", "--default-signal=HUP", "rpm-ostree-transient", "install", "-C", "b"];
+        let mut run = s.host.spawn(&env, &argv).unwrap();
         assert!(run.wait_for_sleep(std::time::Duration::from_secs(2)).unwrap());
         // Impatient ones too.
         for _ in 0..2 {
