@@ -5,7 +5,7 @@ PREFIX ?= /usr
 # Tests and demo use one binary; failpoints and test switches exist only in builds with this feature.
 TEST_FEATURES = --features rpm-ostree-transient/test-hooks
 
-.PHONY: demo check build setup fmt lint test bench vm-image check-vm man deny install clean
+.PHONY: demo check build setup fmt lint test bench vm-image check-vm man soak deny install clean
 
 demo: setup
 	$(CARGO) build --locked -p rpm-ostree-transient
@@ -44,6 +44,12 @@ bench:
 man:
 	$(CARGO) run --locked -q -p xtask -- man man
 	$(CARGO) run --locked -q -p xtask -- schemas docs/schemas
+
+# Random sequences of changes and accidents, many of them; the seed is printed.
+soak: setup
+	$(CARGO) build --locked -p rpm-ostree-transient $(TEST_FEATURES)
+	SOAK_SEED=$${SOAK_SEED:-$$(date +%s)} SOAK_SEQUENCES=$${SOAK_SEQUENCES:-50} \
+	    $(CARGO) test --locked -p transient-tests --test host -- soak:: --nocapture
 
 deny:
 	ci/deny

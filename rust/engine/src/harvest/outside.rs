@@ -239,6 +239,13 @@ impl Walk<'_> {
         // default; a copy of the host's file is of no use.
         let bytes = name.as_bytes();
         let of = |suffix: &[u8]| bytes.strip_suffix(suffix).and_then(|n| CString::new(n).ok());
+        // An edit of one of our copies is kept on disk when the copy goes; here it would go with the layer.
+        if path.starts_with("etc")
+            && (of(b".rpmsave").is_some() || of(b".rpmorig").is_some())
+            && !self.sources.owned.contains_key(path)
+        {
+            return Ok(());
+        }
         if let Some(host) = host {
             if let Some(config) = of(b".rpmnew")
                 && let config_path = upper.join(&config)
@@ -430,6 +437,7 @@ mod tests {
             ("upper/etc/a.conf.rpmnew", "package"),
             ("upper/etc/b.conf", "b"),
             ("upper/etc/b.conf.rpmnew", "b2"),
+            ("upper/etc/b.conf.rpmsave", "edited"),
             ("to/etc/b.conf", "b1"),
         ]);
         symlink("/run/rpm-ostree-transient/etc/b.conf", rig.path("root/etc/b.conf")).unwrap();

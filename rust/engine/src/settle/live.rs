@@ -242,23 +242,10 @@ fn save(live: &Tree, pristine: Option<&Tree>, new: Option<&Tree>, to: &Path, sav
     Ok(())
 }
 
-/// True when the new tree has this very content, under its name or the one that librpm gives to a replaced edit.
+/// True when the new tree has this very content.
 fn has_content(new: Option<&Tree>, name: &CString, live: &Tree) -> Result<bool> {
-    let Some(new) = new else { return Ok(false) };
-    if new.entry(name)?.is_some() && live.same(name, new)? {
-        return Ok(true);
-    }
-    let replaced = CString::new([name.as_bytes(), b".rpmsave"].concat())?;
-    match new.entry(&replaced)? {
-        Some(e)
-            if e.kind() == FileType::RegularFile
-                && live.entry(name)?.is_some_and(|l| l.kind() == FileType::RegularFile) =>
-        {
-            let (mut a, mut b) = (Vec::new(), Vec::new());
-            std::io::copy(&mut new.file(&replaced)?, &mut a)?;
-            std::io::copy(&mut live.file(name)?, &mut b)?;
-            Ok(a == b)
-        }
+    match new {
+        Some(new) if new.entry(name)?.is_some() => live.same(name, new),
         _ => Ok(false),
     }
 }

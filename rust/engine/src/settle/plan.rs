@@ -25,6 +25,8 @@ pub struct Facts<'a> {
     pub root: &'a Path,
     /// The new generation's content.
     pub content: &'a Content,
+    /// The layer of the generation before.
+    pub previous_layer: Option<&'a Path>,
     /// Effects of the generation before, for what is the same and for what no content tells.
     pub previous: &'a [AttributedEffect],
     /// Paths relative to `/` that packages of this run own, and whose they are.
@@ -152,7 +154,8 @@ impl Plan<'_> {
                 _ => true,
             };
             if ours {
-                if path.to_str().is_some() {
+                let removed = host.is_some() && on_host.is_none() && self.removed(&path);
+                if path.to_str().is_some() && !removed {
                     self.show(&path, absolute, content, &entry)?;
                 }
             } else if entry.is_dir() && on_host.as_ref().is_some_and(Entry::is_dir) {
@@ -164,6 +167,13 @@ impl Plan<'_> {
             }
         }
         Ok(())
+    }
+
+    /// True for what the generation before showed in `/etc` and the administrator has removed: it stays so.
+    fn removed(&self, path: &Path) -> bool {
+        let (Ok(below), Some(layer)) = (path.strip_prefix("etc"), self.facts.previous_layer) else { return false };
+        let is = |path: PathBuf| std::fs::symlink_metadata(path).is_ok();
+        is(layer.join("etc").join(below)) && !is(live::etc().join(below))
     }
 
     /// One path that the host has not: everything below it comes along.

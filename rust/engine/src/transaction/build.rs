@@ -94,6 +94,7 @@ pub(super) fn build(
         host: &session.host,
         root,
         content: &target,
+        previous_layer: previous.as_ref().map(|p| p.layer.as_path()),
         previous: &live.effects,
         owned: &owned.paths,
         causes: &staged.causes,
