@@ -247,7 +247,15 @@ impl Soak {
             self.s.sh(&format!("grep -rqw {edit} /etc"));
         }
         for path in &self.kept {
-            self.s.sh(&format!("rm -f {path}; rmdir -p --ignore-fail-on-non-empty $(dirname {path}) 2>/dev/null || :"));
+            self.s.sh(&format!("rm -f {path}"));
+            // And the directories that were made for it.
+            for dir in std::path::Path::new(path).ancestors().skip(1) {
+                let dir = dir.display().to_string();
+                if self.first.get(dir.trim_start_matches('/')).is_some() {
+                    break;
+                }
+                self.s.sh(&format!("rmdir {dir} 2>/dev/null || :"));
+            }
         }
         self.kept.clear();
         self.check();
