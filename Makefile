@@ -56,8 +56,9 @@ deny:
 
 install: build
 	install -D -m 755 target/release/rpm-ostree-transient $(DESTDIR)$(PREFIX)/bin/rpm-ostree-transient
-	install -d $(DESTDIR)$(PREFIX)/share/man/man8 $(DESTDIR)$(PREFIX)/libexec/libostree/ext
+	install -d $(DESTDIR)$(PREFIX)/share/man/man8 $(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/libexec/libostree/ext
 	install -m 644 man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
+	install -m 644 man/*.5 $(DESTDIR)$(PREFIX)/share/man/man5
 	$(CARGO) run --locked -q -p xtask -- completions $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	sed 's|/usr/bin/|$(PREFIX)/bin/|' packaging/systemd/rpm-ostree-transient-clean-boot.service \

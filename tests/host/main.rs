@@ -4,6 +4,7 @@
 mod acceptance;
 mod caches;
 mod callers;
+mod configuration;
 mod content;
 mod contract;
 mod edits;

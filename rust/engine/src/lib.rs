@@ -2,6 +2,7 @@
 //! One module per step; each takes and returns plain values. Nothing here prints.
 
 pub mod admit;
+pub mod config;
 pub mod fetch;
 pub mod files;
 pub mod generation;

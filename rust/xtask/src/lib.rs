@@ -2,6 +2,7 @@
 //! installation. What is committed is held against a fresh set by tests, so that it cannot fall behind the program.
 
 pub mod man;
+pub mod man5;
 pub mod schemas;
 
 use anyhow::{Context as _, Result};

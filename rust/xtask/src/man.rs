@@ -1,4 +1,4 @@
-//! Man pages of section 8: one for the program, one for each verb.
+//! Man pages of section 8: one for the program, one for each verb. Those of section 5 are in [`crate::man5`].
 
 use anyhow::{Context as _, Result};
 use clap::{Command, CommandFactory as _};
@@ -18,7 +18,7 @@ const SECTION: &str = "8";
 pub fn pages() -> Result<BTreeMap<String, Vec<u8>>> {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
-    let mut pages = BTreeMap::new();
+    let mut pages = crate::man5::pages()?;
     pages.insert(format!("{NAME}.{SECTION}"), page(&command, &names(&command))?);
     for verb in command.get_subcommands().filter(|v| !v.is_hide_set()) {
         let name = format!("{NAME}-{}", verb.get_name());
@@ -73,7 +73,8 @@ fn page(command: &Command, see_also: &[String]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
+    ("/etc/rpm-ostree-transient.conf", "Configuration, see rpm-ostree-transient.conf(5)."),
     ("/run/rpm-ostree-transient/status.json", "What is layered, as JSON for programs; readable by everybody."),
     ("/run/rpm-ostree-transient/origin", "What was asked for, in the form of an origin file of ostree."),
     ("/run/rpm-ostree-transient/etc", "Live copies of what packages bring to /etc; edited in place."),
@@ -131,7 +132,8 @@ mod tests {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../man");
         let pages = pages().unwrap();
         let there = std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
-        let there: std::collections::BTreeSet<String> = there.filter(|n| n.ends_with(".8")).collect();
+        let there: std::collections::BTreeSet<String> =
+            there.filter(|n| n.ends_with(".8") || n.ends_with(".5")).collect();
         assert_eq!(there, pages.keys().cloned().collect(), "make man writes them");
         for (name, text) in pages {
             let committed = std::fs::read(dir.join(&name)).unwrap();

@@ -31,7 +31,7 @@ impl<'a> Trust<'a> {
             PackageSource::Repository { id, .. } => self.resolution.repositories.iter().find(|r| r.id == *id),
             PackageSource::File { .. } => None,
         };
-        let asked = config.map_or(self.resolution.local_gpgcheck, |c| c.gpgcheck);
+        let asked = self.options.require_signatures || config.map_or(self.resolution.local_gpgcheck, |c| c.gpgcheck);
         if !asked || self.options.no_gpg_check {
             return Ok(Signature::NotChecked);
         }

@@ -7,6 +7,7 @@ use crate::glob::glob_matches;
 use anyhow::{Context, Result};
 use fn_error_context::context;
 use model::{Code, Failure};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// A text that is never shown: passwords and addresses with one inside.
@@ -302,9 +303,65 @@ pub(super) struct Config {
     pub repositories: Vec<RepoConfig>,
 }
 
+/// Keys of `[main]` alone that have an effect here.
+const MAIN_KEYS: [&str; 4] = ["install_weak_deps", "localpkg_gpgcheck", "reposdir", "varsdir"];
+
+/// Keys of a repository alone that have an effect here.
+const OWN_KEYS: [&str; 5] = ["baseurl", "enabled", "gpgkey", "metalink", "mirrorlist"];
+
+/// Keys that a repository has from `[main]` unless it has its own.
+const SHARED_KEYS: [&str; 23] = [
+    "cost",
+    "exclude",
+    "excludepkgs",
+    "gpgcheck",
+    "includepkgs",
+    "max_parallel_downloads",
+    "metadata_expire",
+    "minrate",
+    "module_hotfixes",
+    "password",
+    "priority",
+    "proxy",
+    "proxy_password",
+    "proxy_username",
+    "repo_gpgcheck",
+    "skip_if_unavailable",
+    "sslcacert",
+    "sslclientcert",
+    "sslclientkey",
+    "sslverify",
+    "throttle",
+    "timeout",
+    "username",
+];
+
+/// Files of dnf may say more than concerns us, but who types a setting wants its effect: one that has none is an error.
+fn check_setopts(setopts: &[(String, String)]) -> Result<()> {
+    for (name, _) in setopts {
+        let (repository, key) = name.rsplit_once('.').map_or((None, name.as_str()), |(r, k)| (Some(r), k));
+        let own: &[&str] = if repository.is_some() { &OWN_KEYS } else { &MAIN_KEYS };
+        let known: BTreeSet<String> = own.iter().chain(&SHARED_KEYS).map(|&k| k.to_owned()).collect();
+        if known.contains(key) {
+            continue;
+        }
+        let failure = Failure::new(Code::Usage, format!("--setopt {name}: no setting {key} has an effect here"));
+        let prefix = repository.map(|r| format!("{r}.")).unwrap_or_default();
+        let hint = match super::near(&key.to_lowercase(), &known).first() {
+            Some(near) => format!("did you mean {prefix}{near}?"),
+            None if repository.is_none() && OWN_KEYS.contains(&key) => format!("name the repository: REPO.{key}"),
+            None if MAIN_KEYS.contains(&key) => format!("it is one for all repositories: {key}"),
+            None => format!("known are: {}", known.into_iter().collect::<Vec<_>>().join(", ")),
+        };
+        return Err(failure.hint(hint).into());
+    }
+    Ok(())
+}
+
 /// Reads dnf.conf below `root`; a host may have none.
 #[context("Reading /etc/dnf/dnf.conf")]
 pub(super) fn read_main(root: &Path, setopts: &[(String, String)]) -> Result<Main> {
+    check_setopts(setopts)?;
     let text = match std::fs::read_to_string(root.join("etc/dnf/dnf.conf")) {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
@@ -332,9 +389,15 @@ impl Config {
         }
         let mut repositories: Vec<RepoConfig> = Vec::new();
         for section in &sections {
-            let repository = main.repository(section, &options.setopts, vars)?;
+            let mut repository = main.repository(section, &options.setopts, vars)?;
+            repository.exclude.extend(options.exclude.iter().cloned());
             if !repositories.iter().any(|r| r.id == repository.id) {
                 repositories.push(repository);
+            }
+        }
+        for pattern in options.setopts.iter().filter_map(|(key, _)| Some(key.rsplit_once('.')?.0)) {
+            if !repositories.iter().any(|r| glob_matches(pattern, &r.id)) && !is_glob(pattern) {
+                return Err(unknown_repository(pattern, &repositories).into());
             }
         }
         switch(&mut repositories, options)?;
@@ -348,6 +411,16 @@ impl Config {
     }
 }
 
+fn is_glob(pattern: &str) -> bool {
+    pattern.contains(['*', '?', '['])
+}
+
+fn unknown_repository(id: &str, repositories: &[RepoConfig]) -> Failure {
+    let ids: Vec<_> = repositories.iter().map(|r| r.id.as_str()).collect();
+    let failure = Failure::new(Code::Usage, format!("no repository is named {id}"));
+    failure.hint(format!("configured are: {}", ids.join(", ")))
+}
+
 /// Applies `--disablerepo`, then `--enablerepo`. An id without wildcards that does not exist is an error.
 fn switch(repositories: &mut [RepoConfig], options: &super::Options) -> Result<()> {
     for (words, enable) in [(&options.disable_repos, false), (&options.enable_repos, true)] {
@@ -357,10 +430,8 @@ fn switch(repositories: &mut [RepoConfig], options: &super::Options) -> Result<(
                 r.enabled = enable;
                 found = true;
             }
-            if !found && !pattern.contains(['*', '?', '[']) {
-                let ids: Vec<_> = repositories.iter().map(|r| r.id.as_str()).collect();
-                let failure = Failure::new(Code::Usage, format!("no repository is named {pattern}"));
-                return Err(failure.hint(format!("configured are: {}", ids.join(", "))).into());
+            if !found && !is_glob(pattern) {
+                return Err(unknown_repository(pattern, repositories).into());
             }
         }
     }

@@ -13,6 +13,7 @@ mod uninstall;
 mod vars;
 
 pub use config::{RepoConfig, Secret, redact};
+pub(crate) use subject::near;
 
 use anyhow::Result;
 use fn_error_context::context;
@@ -33,6 +34,10 @@ pub struct Options {
     pub releasever: Option<String>,
     /// `--setopt KEY=VALUE` and `REPO.KEY=VALUE`.
     pub setopts: Vec<(String, String)>,
+    /// Names or globs of packages that no repository has for us.
+    pub exclude: Vec<String>,
+    /// Signatures are asked for whatever the files of dnf say.
+    pub require_signatures: bool,
     /// `--nogpgcheck`.
     pub no_gpg_check: bool,
     /// `--allow-inactive`: a request that the base already provides is no error.

@@ -88,7 +88,7 @@ pub(super) fn cannot_run(session: &Session<'_>, p: Package) -> Failure {
 }
 
 /// Up to three names at a small edit distance, nearest first.
-pub(super) fn near(word: &str, names: &BTreeSet<String>) -> Vec<String> {
+pub(crate) fn near(word: &str, names: &BTreeSet<String>) -> Vec<String> {
     let limit = (word.chars().count() / 3).clamp(1, 3);
     let mut found: Vec<(usize, &String)> = names
         .iter()

@@ -14,6 +14,7 @@ pub use back::{reset, rollback};
 pub use boot::clean_boot;
 pub use report::{diff, history, status};
 
+use crate::config::Config;
 use crate::generation::Store;
 use crate::host::{self, Host};
 use crate::lock::HostLock;
@@ -124,12 +125,15 @@ pub fn change(request: &Request, options: &Options, progress: &dyn Progress) -> 
 }
 
 fn carry_out(request: &Request, options: &Options, progress: &dyn Progress) -> Result<Outcome> {
+    host::require_root()?;
+    let config = Config::read(Path::new("/"))?;
+    let mut resolve_options = test_hooks::apply(&options.resolve);
+    config.apply(&mut resolve_options)?;
     let session = Session::begin(options, progress)?;
     let existing = Store::open_existing()?;
     let live = Live::read(existing.as_ref())?;
 
     session.phase(Phase::Resolve)?;
-    let resolve_options = test_hooks::apply(&options.resolve);
     let (request, incoming) = Incoming::take(request, resolve_options.cache_only, progress)?;
     let input = resolve::Input {
         request: &request,
@@ -150,7 +154,7 @@ fn carry_out(request: &Request, options: &Options, progress: &dyn Progress) -> R
         return Ok(outcome(false, live.generation, plan, None));
     }
     if last {
-        let store = Store::open(&session.lock, &session.host)?;
+        let store = Store::open_with(&session.lock, &session.host, config.limits())?;
         let entry = history_entry(options, live.generation, 0, &plan, &live.effects);
         return commit::switch(&session, &store, &live.effects, None, entry, plan);
     }
@@ -174,7 +178,7 @@ fn carry_out(request: &Request, options: &Options, progress: &dyn Progress) -> R
 
     let fresh = existing.is_none();
     drop(existing);
-    let store = Store::open(&session.lock, &session.host)?;
+    let store = Store::open_with(&session.lock, &session.host, config.limits())?;
     match build::build(&session, &store, &live, &fetched, plan) {
         Ok(outcome) if !options.dry_run => {
             // What was harvested is memory to give back. The change is live: a failure here is the next run's to mend.

@@ -115,3 +115,28 @@ fn a_metalink_in_mirrorlist_is_a_metalink() {
     let r = repo("", "mirrorlist=https://m/metalink?repo=x");
     assert!(r.mirrorlist.is_none() && r.metalink.is_some());
 }
+
+#[test]
+fn a_setting_without_effect_is_refused() {
+    for (name, hint) in [
+        ("instal_weak_deps", "did you mean install_weak_deps?"),
+        ("Timeout", "did you mean timeout?"),
+        ("up.priorty", "did you mean up.priority?"),
+        ("baseurl", "name the repository: REPO.baseurl"),
+        ("up.reposdir", "it is one for all repositories: reposdir"),
+        ("tsflags", "known are: "),
+        ("up.", "known are: "),
+    ] {
+        let error = check_setopts(&[(name.into(), "1".into())]).expect_err(name);
+        let failure = error.downcast_ref::<Failure>().unwrap();
+        assert_eq!(failure.code, Code::Usage);
+        assert!(failure.hint.as_ref().unwrap().starts_with(hint), "{name}: {:?}", failure.hint);
+    }
+    let source = include_str!("../config.rs");
+    for key in OWN_KEYS.iter().chain(&SHARED_KEYS).map(|k| format!("a.b*.{k}")).chain(MAIN_KEYS.map(String::from)) {
+        check_setopts(&[(key.clone(), String::new())]).unwrap();
+        // Named in the list and where it is read.
+        let quoted = format!("\"{}\"", key.rsplit('.').next().unwrap());
+        assert!(source.matches(&quoted).count() >= 2, "{key} is not read");
+    }
+}
