@@ -28,12 +28,14 @@ lint:
 test:
 	ci/test
 
-# The disk of tests/vm, and every test of tests/kola on it; `make check` runs the short list. See docs/testing-vm.md.
+# The disk of tests/vm; every test of tests/kola on it, then the short list with Linux 6.1. `make check` has the short list.
+# See docs/testing-vm.md.
 vm-image: setup
 	tests/vm/image target/vm
 
 check-vm: setup
 	tests/vm/kola --all
+	tests/vm/kola --old-kernel
 
 bench:
 	ci/setup bench
