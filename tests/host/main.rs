@@ -21,3 +21,4 @@ mod soak;
 mod soft_reboot;
 mod units;
 mod verify;
+mod views;

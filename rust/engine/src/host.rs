@@ -2,6 +2,7 @@
 //! Reads only. Nothing here changes the host: libostree is only asked to load what is there, never to lock, write or
 //! prepare, so it never remounts `/sysroot`.
 
+use crate::overlay::UsrMounts;
 use anyhow::{Context as _, Result};
 use fn_error_context::context;
 use model::status::Deployment;
@@ -11,6 +12,8 @@ use std::path::Path;
 
 /// Made by the initramfs of an ostree host; libostree looks at it as well.
 const BOOTED_MARKER: &str = "/run/ostree-booted";
+/// What ostree keeps outside of the deployment.
+const REPOSITORY: &str = "/sysroot/ostree/repo";
 
 /// What the other steps need to know of the host.
 #[derive(Debug, Clone)]
@@ -68,6 +71,19 @@ fn load() -> Result<(ostree::Sysroot, ostree::Deployment)> {
     };
     if !Path::new(BOOTED_MARKER).exists() {
         return Err(not_ostree(format!("this is not an ostree host: {BOOTED_MARKER} does not exist")).into());
+    }
+    if !Path::new(REPOSITORY).exists() {
+        // systemd unmounts it on the way and only a unit or an initramfs would mount it again; ostree itself is lost as well.
+        let mut message = format!("the ostree sysroot is not mounted: {REPOSITORY} does not exist");
+        if let Ok(n @ 1..) = UsrMounts::read().map(|m| m.live()) {
+            message.push_str(&format!(" (generation {n} is still on /usr)"));
+        }
+        return Err(Failure::new(Code::NotOstreeHost, message)
+            .hint(
+                "a soft reboot without \"ostree admin prepare-soft-reboot\" loses /sysroot, /boot and /var; reboot with \
+                 \"systemctl reboot\"",
+            )
+            .into());
     }
     let sysroot = ostree::Sysroot::new_default();
     sysroot

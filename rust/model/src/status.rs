@@ -47,6 +47,21 @@ pub struct Spec {
     pub requested: Vec<Requested>,
 }
 
+/// A process that sees another `/usr` than the host: it has a mount namespace of its own, made before the last change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct StaleView {
+    /// The systemd service that it belongs to, by the name of its cgroup; none when it is of no service.
+    pub unit: Option<String>,
+    /// Process id; of a service, that of one of its processes.
+    pub pid: u32,
+    /// Name of the program, as in `/proc/PID/comm`.
+    pub command: String,
+    /// The generation that it sees; 0 is the bare base.
+    pub generation: u64,
+}
+
 /// What is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -74,6 +89,10 @@ pub struct Layer {
     pub memory_limit_bytes: u64,
     /// How the overlay was swapped in.
     pub swap: Option<SwapMethod>,
+    /// Who sees another generation until restarted. Looked up at the moment of asking, as root; empty for others and in
+    /// the file below `/run`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stale_views: Vec<StaleView>,
     /// Changes of the host outside `/usr`, each undone with the layer.
     pub effects: Vec<AttributedEffect>,
     /// Paths that were changed in the sandbox and not on the host.

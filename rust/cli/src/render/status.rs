@@ -1,7 +1,7 @@
 //! `status`: what is layered, for the verb itself and as the section below rpm-ostree's own status.
 
 use super::{ago, count, effects, escape, fields, size, time};
-use model::status::{Status, SwapMethod};
+use model::status::{StaleView, Status, SwapMethod};
 use model::{LayeredPackage, Reason, Signature};
 
 /// What everybody must know before relying on a layer.
@@ -25,6 +25,9 @@ pub fn status(document: &Status, verbose: bool, now: u64) -> String {
                     "Generation {n} is live no more; what it made outside /usr goes with the next change,\n\
                      or with reset.\n"
                 ));
+            }
+            for view in &document.status.stale_views {
+                out.push_str(&format!("{}.\n", stale_view(view)));
             }
             if let Some(n) = document.status.rollback.filter(|&n| n != 0) {
                 out.push_str(&format!("rollback would bring back generation {n}.\n"));
@@ -64,6 +67,7 @@ pub fn section(document: &Status, verbose: bool, now: u64) -> Option<String> {
     if layer.swap == Some(SwapMethod::Stacked) {
         rows.push(("Mounts", "stacked until reset, as this kernel cannot swap them".into()));
     }
+    rows.extend(several("NotSeenBy", layer.stale_views.iter().map(stale_view)));
     rows.extend(several("Outside", effects::lines(&layer.effects, verbose).into_iter()));
     let skipped = layer.skipped.iter().map(|s| {
         let who = effects::who(&s.cause).map(|w| format!(" ({w})")).unwrap_or_default();
@@ -73,6 +77,19 @@ pub fn section(document: &Status, verbose: bool, now: u64) -> Option<String> {
     rows.extend(several("NotApplied", layer.not_applied.iter().map(effects::not_applied)));
     rows.retain(|(_, value)| !value.is_empty());
     Some(format!("Transient layer: {}\n{}{DISCARDED}\n", count(layer.packages.len(), "package"), fields(&rows)))
+}
+
+/// Who sees what, and until when.
+fn stale_view(view: &StaleView) -> String {
+    let sees = match view.generation {
+        0 => "the base".into(),
+        n => format!("generation {n}"),
+    };
+    let command = escape(&view.command);
+    match &view.unit {
+        Some(unit) => format!("{} sees {sees} until it is restarted ({command}, process {})", escape(unit), view.pid),
+        None => format!("{command}, process {}, sees {sees} until it is started anew", view.pid),
+    }
 }
 
 fn several(key: &'static str, lines: impl Iterator<Item = String>) -> Option<(&'static str, String)> {
@@ -140,6 +157,7 @@ mod tests {
                 memory_bytes: 12_300_000,
                 memory_limit_bytes: 512_000_000,
                 swap: Some(SwapMethod::Beneath),
+                stale_views: vec![],
                 effects: vec![AttributedEffect {
                     effect: Effect::Mount { path: "/var/lib/zfs".into(), source: "/run/z".into(), made: true },
                     cause: Cause { package: Some("zfs-1-1.noarch".into()), slot: None },
@@ -199,6 +217,23 @@ The layer is discarded at the next reboot.
         );
         s.status.rollback = Some(4);
         assert!(status(&s, false, 0).ends_with("rollback would bring back generation 4.\n"));
+    }
+
+    #[test]
+    fn those_who_do_not_see_it_are_named() {
+        let mut s = layered();
+        let view = |unit: Option<&str>, generation| StaleView {
+            unit: unit.map(str::to_owned),
+            pid: 7,
+            command: "x".into(),
+            generation,
+        };
+        s.status.stale_views = vec![view(Some("a.service"), 0), view(None, 2)];
+        let text = section(&s, false, 0).unwrap();
+        assert!(text.contains("  NotSeenBy: a.service sees the base until it is restarted (x, process 7)\n"), "{text}");
+        assert!(text.contains("\n             x, process 7, sees generation 2 until it is started anew\n"), "{text}");
+        s.status.generation = 0;
+        assert!(status(&s, false, 0).contains("\nx, process 7, sees generation 2 until it is started anew.\n"));
     }
 
     #[test]

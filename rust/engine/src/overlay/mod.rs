@@ -5,6 +5,7 @@
 pub mod mountinfo;
 pub mod swap;
 pub(crate) mod sys;
+mod views;
 
 use crate::lock::HostLock;
 use anyhow::{Context as _, Result};
@@ -15,6 +16,7 @@ use mountinfo::{Mount, Table};
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, MountFlags};
 use std::path::{Path, PathBuf};
+pub use views::stale_views;
 
 /// Prefix of the mount source of our overlays; the generation's number follows.
 pub const SOURCE_PREFIX: &str = "rpm-ostree-transient:";

@@ -6,7 +6,7 @@ use crate::files;
 use crate::generation::{RUN_DIR, Store, stamp_is_current};
 use crate::host::{self, Host};
 use crate::lock::HostLock;
-use crate::overlay::UsrMounts;
+use crate::overlay::{UsrMounts, stale_views};
 use anyhow::{Context as _, Result};
 use fn_error_context::context;
 use model::Manifest;
@@ -74,6 +74,7 @@ fn empty(host: &Host) -> Status {
             memory_bytes: 0,
             memory_limit_bytes: 0,
             swap: None,
+            stale_views: vec![],
             effects: vec![],
             skipped: vec![],
             not_applied: vec![],
@@ -153,6 +154,7 @@ pub fn status() -> Result<Status> {
         status.status.memory_bytes = space.used_bytes;
         status.status.memory_limit_bytes = space.total_bytes;
     }
+    status.status.stale_views = stale_views();
     status.status.swap = (live != 0).then_some(mounts.swap_method());
     Ok(status)
 }
