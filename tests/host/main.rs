@@ -10,6 +10,7 @@ mod contract;
 mod edits;
 mod etc_readers;
 mod hardening;
+mod journal;
 mod kills;
 mod labels;
 mod outside;

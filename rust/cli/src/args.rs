@@ -90,6 +90,17 @@ pub struct RunArgs {
 }
 
 impl Verb {
+    /// True for a call that is meant to change what is layered, so not for a dry run.
+    pub fn changes_host(&self) -> bool {
+        match self {
+            Verb::Install(InstallArgs { change, .. }) | Verb::Uninstall(UninstallArgs { change, .. }) => {
+                !change.run.dry_run && !change.download_only
+            }
+            Verb::Rollback(args) | Verb::Reset(args) => !args.run.dry_run,
+            _ => false,
+        }
+    }
+
     /// Where a change writes its progress for programs.
     pub fn progress_fd(&self) -> Option<u32> {
         match self {

@@ -1,11 +1,12 @@
 //! The front end: words in, text or JSON and an exit status out. The engine decides and acts; nothing here mounts,
 //! solves or reads packages. [`args`] is what can be typed, [`settings`] what it means, [`commands`] one file a verb,
 //! [`render`] text for people, [`stream`] progress for
-//! programs, [`exit`] what a failure looks like, [`wrapper`] the door named `rpm-ostree`.
+//! programs, [`exit`] what a failure looks like, [`journal`] the entry of each change, [`wrapper`] the door named `rpm-ostree`.
 
 pub mod args;
 pub mod commands;
 pub mod exit;
+pub mod journal;
 pub mod output;
 pub mod progress;
 pub mod render;
@@ -60,6 +61,13 @@ fn ours(called_as: &str, rest: Vec<OsString>, typed: &str) -> u8 {
     };
     exit::install_panic_hook();
     settings::own_umask();
+    let logged = cli.verb.changes_host();
+    let log = |status, error: Option<&Report>| {
+        if logged {
+            let error = error.map(|r| r.message.as_str());
+            journal::write(&journal::Ending { command: typed, status, error });
+        }
+    };
     let work = || {
         if let Some(fd) = cli.verb.progress_fd() {
             stream::start(fd, typed)?;
@@ -68,12 +76,14 @@ fn ours(called_as: &str, rest: Vec<OsString>, typed: &str) -> u8 {
     };
     let report = match std::panic::catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(status)) => {
+            log(status, None);
             stream::done(status);
             return status;
         }
         Ok(Err(error)) => Report::from_error(&error),
         Err(_) => Report::from_panic(),
     };
+    log(report.status(), Some(&report));
     output.failure(&report);
     stream::done(report.status());
     report.status()

@@ -8,9 +8,10 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 
 /// Verbs that `--transient` makes ours.
@@ -115,7 +116,7 @@ fn status(program: &Path, argv: &[OsString], section: anyhow::Result<Option<Stri
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGQUIT] {
         let _ = signal_hook::flag::register(signal, Arc::default());
     }
-    let real = match command(program, argv).status() {
+    let real = match forwarding(&mut command(program, argv)) {
         Ok(status) => status,
         Err(error) => {
             let error = anyhow::Error::from(error).context(format!("Running {}", program.display()));
@@ -137,6 +138,25 @@ fn status(program: &Path, argv: &[OsString], section: anyhow::Result<Option<Stri
     }
     let killed = || real.signal().and_then(|s| u8::try_from(128 + s).ok()).unwrap_or(1);
     real.code().and_then(|c| u8::try_from(c).ok()).unwrap_or_else(killed)
+}
+
+/// Runs a child to its end; SIGTERM, which a supervisor sends to this process alone, goes to the child.
+fn forwarding(command: &mut Command) -> std::io::Result<ExitStatus> {
+    // Before the child is there: a signal in between waits in the pipe.
+    let (mut heard, told) = UnixStream::pair()?;
+    signal_hook::low_level::pipe::register(signal_hook::consts::SIGTERM, told)?;
+    let mut child = command.spawn()?;
+    // A descriptor of the child cannot come to mean another process when it has ended.
+    let of_child = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    let of_child = of_child.and_then(|p| rustix::process::pidfd_open(p, rustix::process::PidfdFlags::empty()).ok());
+    if let Some(pidfd) = of_child {
+        std::thread::spawn(move || {
+            while heard.read(&mut [0]).is_ok_and(|n| n > 0) {
+                let _ = rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::TERM);
+            }
+        });
+    }
+    child.wait()
 }
 
 fn missing(argv: &[OsString]) -> u8 {

@@ -18,8 +18,6 @@ exclude = kernel* systemd*
 /// When a page cannot be rendered.
 pub fn pages() -> Result<BTreeMap<String, Vec<u8>>> {
     let mut roff = Roff::new();
-    roff.control("ie", ["\\n(.g .ds Aq \\(aq"]);
-    roff.control("el", [".ds Aq '"]);
     roff.control("TH", [NAME, "5", "", "rpm-ostree-transient", "System administration"]);
     roff.control("SH", ["NAME"]).text([roman(format!("{NAME} - configuration of rpm-ostree-transient"))]);
     roff.control("SH", ["SYNOPSIS"]);
