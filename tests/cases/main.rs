@@ -6,6 +6,7 @@
 mod effects;
 mod expected;
 mod keys;
+mod pictures;
 mod trial;
 mod view;
 
