@@ -60,6 +60,11 @@ pub enum Step {
         /// librpm's words.
         reason: String,
     },
+    /// librpm warns, and goes on.
+    Warning {
+        /// Its words.
+        text: String,
+    },
 }
 
 /// What kind of problem keeps a transaction from running.
@@ -140,9 +145,13 @@ unsafe extern "C" fn on_message(data: *mut c_void, priority: c_int, text: *const
         return;
     }
     // SAFETY: as for `on_problem`; librpm does not log from within a notification.
-    unsafe {
+    let (watch, text) = unsafe {
         let watch = &mut *data.cast::<Watch<'_>>();
-        watch.log.push(CStr::from_ptr(text).to_string_lossy().trim().to_owned());
+        (watch, CStr::from_ptr(text).to_string_lossy().trim().to_owned())
+    };
+    watch.log.push(text.clone());
+    if priority == 4 {
+        (watch.on_step)(Step::Warning { text });
     }
 }
 

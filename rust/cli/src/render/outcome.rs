@@ -31,6 +31,9 @@ pub fn outcome(document: &Outcome, ending: Ending) -> String {
     if ending == Ending::DryRun {
         out.push_str(&outside(document));
     }
+    if ending == Ending::Run && document.changed {
+        out.push_str(&not_applied(document));
+    }
     out.push_str(&match (ending, document.changed) {
         (Ending::DryRun, _) => "Dry run: nothing was changed.\n".to_owned(),
         (Ending::DownloadOnly, false) => "Downloaded and verified; nothing was changed.\n".to_owned(),
@@ -38,6 +41,26 @@ pub fn outcome(document: &Outcome, ending: Ending) -> String {
         (_, true) if document.generation == 0 => "Done: /usr is the bare base again.\n".to_owned(),
         (_, true) => format!("Done: generation {} is live. {DISCARDED}\n", document.generation),
     });
+    out
+}
+
+/// Lines of what was not applied that are shown after a run.
+const SHORT: usize = 8;
+
+/// What this run could not do for the packages that came with it.
+fn not_applied(document: &Outcome) -> String {
+    let Some(manifest) = &document.manifest else { return String::new() };
+    let came: Vec<String> = document.plan.install.iter().map(|p| p.nevra.to_string()).collect();
+    let of_this_run = manifest.not_applied.iter().filter(|n| n.package.as_ref().is_none_or(|p| came.contains(p)));
+    let lines: Vec<String> = of_this_run.map(effects::not_applied).collect();
+    if came.is_empty() || lines.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from("Not applied:\n");
+    lines.iter().take(SHORT).for_each(|l| out.push_str(&format!("  {l}\n")));
+    if lines.len() > SHORT {
+        out.push_str(&format!("  and {} more; status -v lists them\n", lines.len() - SHORT));
+    }
     out
 }
 

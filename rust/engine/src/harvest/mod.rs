@@ -2,6 +2,7 @@
 //! here; what the host gets of it is `settle`'s business.
 
 mod account_files;
+mod alternatives;
 mod label;
 mod layer;
 mod outside;
@@ -92,14 +93,9 @@ pub fn harvest(work: &Work<'_>) -> Result<Harvest> {
     skipped.extend(found.skipped);
     linker_cache(work, found.linker_cache)?;
     let (files, bytes) = layer::count(&target.layer)?;
-    Ok(Harvest {
-        files,
-        bytes,
-        accounts: found.accounts,
-        enablements: found.enablements,
-        skipped,
-        not_applied: staged.not_applied.clone(),
-    })
+    let mut not_applied = staged.not_applied.clone();
+    not_applied.extend(alternatives::dangling(&target.layer, work.root)?);
+    Ok(Harvest { files, bytes, accounts: found.accounts, enablements: found.enablements, skipped, not_applied })
 }
 
 /// Keeps a linker cache that differs from the host's: the new one, or that of the previous generation.

@@ -197,7 +197,8 @@ fn write_userdb(layer: &Path, accounts: &[Account]) -> Result<()> {
                 put(format!("{}.group", g.name), format!("{record}\n"))?;
                 link(format!("{}.group", g.gid), format!("{}.group", g.name))?;
                 for member in g.members.iter().filter(|m| sane(m)) {
-                    put(format!("{member}:{}.membership", g.name), String::new())?;
+                    // nss-systemd takes an empty file for a masked one, though it reads nothing of it.
+                    put(format!("{member}:{}.membership", g.name), "{}\n".into())?;
                 }
             }
         }
@@ -287,7 +288,8 @@ mod tests {
         let user: serde_json::Value =
             serde_json::from_str(&std::fs::read_to_string(dir.join("997.user")).unwrap()).unwrap();
         assert_eq!((user["userName"].as_str(), user["gid"].as_u64()), (Some("greeter"), Some(996)));
-        assert!(dir.join("996.group").exists() && dir.join("bob:greeter.membership").exists());
+        assert!(dir.join("996.group").exists());
+        assert!(std::fs::metadata(dir.join("bob:greeter.membership")).unwrap().len() > 0);
     }
 
     #[test]

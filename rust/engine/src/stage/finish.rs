@@ -16,7 +16,17 @@ pub(super) fn sysusers(lines: &str) -> Result<Option<NotApplied>> {
     if lines.trim().is_empty() {
         return Ok(None);
     }
-    run(Command::new("systemd-sysusers").arg("-"), Some(lines), "systemd-sysusers")
+    let lines: Vec<&str> = lines.lines().map(group_line).collect();
+    run(Command::new("systemd-sysusers").arg("-"), Some(&(lines.join("\n") + "\n")), "systemd-sysusers")
+}
+
+/// A line for a group without what comes after its id. systemd-sysusers refuses the fields of users there, and with one
+/// such line it makes none of the accounts; older versions, for which packages were made, ignored it.
+fn group_line(line: &str) -> &str {
+    let mut words = line.split_ascii_whitespace();
+    let (Some("g"), Some(_), Some(id)) = (words.next(), words.next(), words.next()) else { return line };
+    let end = id.as_ptr() as usize - line.as_ptr() as usize + id.len();
+    &line[..end]
 }
 
 /// Carries out the snippets of the layer's tmpfiles.d that are new.
@@ -118,4 +128,22 @@ pub(super) fn run_directories() -> Result<(Vec<Effect>, Vec<NotApplied>)> {
     }
     found.sort();
     Ok((found, other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_have_no_more_than_an_id() {
+        for (line, want) in [
+            ("g bob - \"Bob group\"", "g bob -"),
+            ("g bob 99", "g bob 99"),
+            ("g bob", "g bob"),
+            ("u bob - \"Bob user\"", "u bob - \"Bob user\""),
+            ("# g bob - x", "# g bob - x"),
+        ] {
+            assert_eq!(group_line(line), want);
+        }
+    }
 }

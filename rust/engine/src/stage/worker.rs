@@ -284,6 +284,14 @@ impl Run<'_> {
                 }
             }
             Step::Erase { .. } => {}
+            // Failed scriptlets, which librpm warns of as well, have a step of their own.
+            Step::Warning { text } => {
+                let what = text.strip_prefix("warning: ").unwrap_or(&text).to_owned();
+                let known = self.warnings.iter().any(|w| w.what == what);
+                if what.contains("does not exist - using root") && !known {
+                    self.warnings.push(NotApplied { package: None, slot: None, what });
+                }
+            }
             Step::ScriptletStart { package, slot } => {
                 self.lines.clear();
                 self.trace.look(None);
