@@ -3,6 +3,7 @@
 //! is absent this says so.
 #![expect(clippy::print_stdout, reason = "the table of results is there to be read")]
 
+mod corpus;
 mod effects;
 mod expected;
 mod keys;
@@ -10,49 +11,15 @@ mod pictures;
 mod trial;
 mod view;
 
+use corpus::{corpus, files};
 use expected::{Case, Outcome, Signed};
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use testkit::host::TestHost;
 use trial::{Answer, Trial};
 
-/// Folders of the corpus that hold packages.
-const FOLDERS: [&str; 7] = ["distro", "thirdparty", "fixture", "zfs-el9/Packages", "maccel-fc43", "bad", "made"];
-
 /// Hosts share the files of one cache by hard links: starting, changing or ending one is seen in the times of another.
 static ONE_HOST: Mutex<()> = Mutex::new(());
-
-/// `$TRANSIENT_TEST_DATA`, or the place beside the project; says so when it is not there.
-fn corpus() -> Option<PathBuf> {
-    let dir = match std::env::var_os("TRANSIENT_TEST_DATA") {
-        Some(dir) => PathBuf::from(dir),
-        None => testkit::project().join("../shared/rpms"),
-    };
-    if !dir.join("distro").is_dir() {
-        println!("skipped, because the corpus is not here");
-        return None;
-    }
-    if std::env::consts::ARCH != "x86_64" {
-        println!("skipped, because the corpus is for x86_64");
-        return None;
-    }
-    Some(dir)
-}
-
-/// Package files of the corpus by their names in the table.
-fn files(corpus: &Path) -> BTreeMap<String, PathBuf> {
-    let mut found = BTreeMap::new();
-    for folder in FOLDERS {
-        for entry in std::fs::read_dir(corpus.join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}")) {
-            let path = entry.unwrap().path();
-            if path.is_file() {
-                found.insert(format!("{folder}/{}", path.file_name().unwrap().display()), path);
-            }
-        }
-    }
-    found
-}
 
 /// Tries every case on a host; the host must be the same at the end.
 fn try_all(

@@ -1,6 +1,7 @@
 //! Packages that do much outside `/usr`: whatever way their layer ends, every path of the host is as it was before.
 
-use crate::{ONE_HOST, corpus, files};
+use crate::ONE_HOST;
+use crate::corpus::{corpus, files};
 use std::path::Path;
 use std::sync::PoisonError;
 use std::time::Duration;
