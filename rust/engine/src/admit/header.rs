@@ -14,6 +14,12 @@ use std::path::{Path, PathBuf};
 /// librpm's own limits of a header: entries and bytes of data.
 const MAX_ENTRIES: u32 = 0xffff;
 const MAX_DATA: u32 = 0x0fff_ffff;
+/// Files of one package, and bytes of all their paths: ten times what the largest packages have. The paths are made of two
+/// lists, so a small header can stand for very many bytes.
+const MAX_FILES: usize = 1 << 20;
+const MAX_PATHS: usize = 64 << 20;
+/// `PATH_MAX` of Linux, with its NUL.
+const LONGEST_PATH: usize = 4096;
 const LEAD: usize = 96;
 const GHOST: u32 = 1 << 6;
 
@@ -165,6 +171,8 @@ fn read_header(input: &mut impl BufRead, left: &mut u64, copy: &mut Vec<u8>) -> 
     input.read_exact(&mut index)?;
     input.read_exact(&mut data)?;
     let mut slots = BTreeMap::new();
+    // No two values share bytes, and so all of them together are read once.
+    let mut unread = data.len();
     for item in index.chunks_exact(16) {
         let field = |n: usize| be32(item, n * 4).unwrap_or(0);
         let (tag, kind, offset, count) = (field(0), field(1), field(2) as usize, field(3) as usize);
@@ -177,11 +185,14 @@ fn read_header(input: &mut impl BufRead, left: &mut u64, copy: &mut Vec<u8>) -> 
         };
         let end = count.checked_mul(width).and_then(|n| n.checked_add(offset));
         ensure!(end.is_some_and(|e| e <= data.len()), "tag {tag} reaches beyond the header");
+        let mut taken = count * width;
         if matches!(kind, 6 | 8 | 9) {
             // Each string must end within the data: a crafted one would make a reader run out of it.
-            let ends = data[offset..].iter().filter(|b| **b == 0).take(count).count();
-            ensure!(ends == count && count > 0, "tag {tag} is not terminated");
+            let window = &data[offset..data.len().min(offset + unread)];
+            let last = window.iter().enumerate().filter(|(_, b)| **b == 0).nth(count.wrapping_sub(1));
+            taken = last.with_context(|| format!("tag {tag} is not terminated, or shares bytes with others"))?.0 + 1;
         }
+        unread = unread.checked_sub(taken).with_context(|| format!("tag {tag} shares bytes with others"))?;
         ensure!(slots.insert(tag, Slot { kind, offset, count }).is_none(), "tag {tag} is there twice");
     }
     copy.extend_from_slice(&intro);
@@ -229,7 +240,10 @@ impl Raw {
         let old = self.strings(tag::OLDFILENAMES)?;
         let (base, dirs, indexes) = match (base, dirs, indexes, old) {
             (None, None, None, None) => return Ok(vec![]),
-            (None, None, None, Some(old)) => return Ok(old.into_iter().map(<[u8]>::to_vec).collect()),
+            (None, None, None, Some(old)) => {
+                ensure!(old.len() <= MAX_FILES, "it has {} files, and {MAX_FILES} is the most", old.len());
+                return Ok(old.into_iter().map(<[u8]>::to_vec).collect());
+            }
             (Some(b), Some(d), Some(i), None) => (b, d, i),
             (Some(_), Some(_), Some(_), Some(_)) => bail!("it has two file lists"),
             _ => bail!("its file list is incomplete"),
@@ -240,6 +254,8 @@ impl Raw {
             base.len(),
             indexes.len()
         );
+        ensure!(base.len() <= MAX_FILES, "it has {} files, and {MAX_FILES} is the most", base.len());
+        let mut total = 0;
         for name in &base {
             ensure!(!name.contains(&b'/'), "the file name \"{}\" has a slash", printable(name));
         }
@@ -247,7 +263,12 @@ impl Raw {
             .zip(indexes)
             .map(|(name, index)| {
                 let dir = usize::try_from(index).ok().and_then(|i| dirs.get(i));
-                Ok([dir.with_context(|| format!("there is no directory number {index}"))?, name].concat())
+                let dir = dir.with_context(|| format!("there is no directory number {index}"))?;
+                let length = dir.len() + name.len();
+                ensure!(length < LONGEST_PATH, "a path of {length} bytes is too long");
+                total += length;
+                ensure!(total <= MAX_PATHS, "the paths of its files take more than {MAX_PATHS} bytes");
+                Ok([*dir, name].concat())
             })
             .collect()
     }

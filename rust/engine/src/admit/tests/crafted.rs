@@ -325,6 +325,37 @@ fn lengths_in_the_header_are_not_believed() {
     assert!(failure.message.contains("16.0 EiB"), "{failure}");
 }
 
+/// Few bytes that stand for very many, or that are to be read very often.
+#[test]
+fn small_headers_do_not_grow() {
+    let dir = |length: usize| {
+        let value = [b"/usr/", vec![b'd'; length].as_slice(), b"/\0"].concat();
+        craft(&[file(b"/usr/bin/x")]).with(|c| c.extra = vec![(1118, 8, 1, value)])
+    };
+    dir(5000).refused("a path of 5007 bytes is too long");
+    let names = 20_000;
+    dir(3600)
+        .with(|c| {
+            c.extra.push((1117, 8, names, b"n\0".repeat(names as usize)));
+            c.extra.push((1116, 4, names, vec![0; names as usize * 4]));
+        })
+        .refused("the paths of its files take more than 67108864 bytes");
+    let mut bytes = dir(3000).bytes();
+    let entry = |tag: u32| [tag.to_be_bytes(), 6u32.to_be_bytes()].concat();
+    let at = |bytes: &[u8], entry: &[u8]| bytes.windows(8).position(|w| w == entry).unwrap() + 8;
+    let long = at(&bytes, &[1118u32.to_be_bytes(), 8u32.to_be_bytes()].concat());
+    let offset: [u8; 4] = bytes[long..long + 4].try_into().unwrap();
+    for tag in [1001, 1002] {
+        let place = at(&bytes, &entry(tag));
+        bytes[place..place + 4].copy_from_slice(&offset);
+    }
+    let tmp = tempfile::tempdir().unwrap();
+    let path = tmp.path().join("shared.rpm");
+    std::fs::write(&path, bytes).unwrap();
+    let failure = try_with(&[&path], &policy(), PLENTY).unwrap_err();
+    assert!(failure.message.contains("shares bytes with others"), "{failure}");
+}
+
 #[test]
 fn a_wrong_digest_is_damage() {
     let zeros = || vec![(5092, 8, 1, [&[b'0'; 64][..], b"\0"].concat())];
