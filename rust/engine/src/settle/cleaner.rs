@@ -249,12 +249,9 @@ fn shutdown(effects: &[&Effect], commands: &[String]) -> Result<()> {
     text.extend(mounts.map(|p| format!("ExecStop=-umount --lazy --no-canonicalize -- {}\n", quote(p))));
     text.extend(commands.iter().map(|c| format!("ExecStop={c}\n")));
     let unit = runtime_unit();
-    let started = unit.exists();
     files::write(&unit, text.as_bytes(), 0o644)?;
     reload(&Effect::ReloadUnits)?;
-    if started {
-        return Ok(());
-    }
+    // The file says nothing about the unit: /run is kept over a soft reboot, which stops every unit.
     let out = Command::new("systemctl").args(["start", SHUTDOWN]).stdin(Stdio::null()).output();
     let out = out.context("Running systemctl")?;
     anyhow::ensure!(
