@@ -17,6 +17,7 @@ mod corpus;
 mod accounts;
 mod overlay;
 mod policy;
+mod rows;
 mod services;
 mod truth;
 

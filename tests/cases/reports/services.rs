@@ -7,7 +7,7 @@ use std::process::Command;
 use testkit::packages::{Content, Package};
 
 /// Notes how it was called.
-const NOTES: &str = "#!/bin/sh\necho \"${0##*/} $*\" >> /run/called\n";
+pub(crate) const NOTES: &str = "#!/bin/sh\necho \"${0##*/} $*\" >> /run/called\n";
 
 /// A host that seems to run systemd, udev and a bus, whose control programs only note that they were called.
 fn with_services() -> (Rig, UnixListener) {
@@ -118,7 +118,7 @@ fn case_38_bus_and_udev() {
 }
 
 /// Compiles C; the bytes.
-fn compile(text: &str, args: &[&str]) -> Vec<u8> {
+pub(crate) fn compile(text: &str, args: &[&str]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let (source, out) = (dir.path().join("x.c"), dir.path().join("x"));
     std::fs::write(&source, text).unwrap();
