@@ -63,8 +63,8 @@ install: build
 	install -m 644 man/*.5 $(DESTDIR)$(PREFIX)/share/man/man5
 	$(CARGO) run --locked -q -p xtask -- completions $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	sed 's|/usr/bin/|$(PREFIX)/bin/|' packaging/systemd/rpm-ostree-transient-clean-boot.service \
-	    > $(DESTDIR)$(PREFIX)/lib/systemd/system/rpm-ostree-transient-clean-boot.service
+	for unit in packaging/systemd/*; do sed 's|/usr/bin/|$(PREFIX)/bin/|' "$$unit" \
+	    > "$(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}"; done
 	ln -sfn ../../../bin/rpm-ostree-transient $(DESTDIR)$(PREFIX)/libexec/libostree/ext/ostree-transient
 
 clean:

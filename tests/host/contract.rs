@@ -65,6 +65,12 @@ fn live_documents_fit_their_schemas() {
     assert_eq!(error["error"]["code"], "not-found");
     document(&s, "error", &["install", "--json", "--no-such-option"], 2);
     document(&s, "outcome", &["reset", "--json"], 0);
+    s.sh("mkdir /etc/rpm-ostree-transient.d && cd /etc/rpm-ostree-transient.d && echo 'owner = 1' > bad.toml && \
+          printf 'owner = \"a\"\\npackages = [\"hello-transient\"]\\n' > good.toml");
+    document(&s, "application", &["apply", "--json"], 90);
+    let status = document(&s, "status", &["status", "--json"], 0);
+    assert_eq!(status["spec"]["declarations"].as_array().unwrap().len(), 2, "{status:#}");
+    document(&s, "outcome", &["reset", "--json"], 0);
     s.sh("ln -s /run/rpm-ostree-transient/etc/x /etc/x");
     document(&s, "cleanup", &["clean-boot", "--json"], 0);
 }

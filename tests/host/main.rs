@@ -7,6 +7,7 @@ mod callers;
 mod configuration;
 mod content;
 mod contract;
+mod declarations;
 mod edits;
 mod etc_readers;
 mod hardening;

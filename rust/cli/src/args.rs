@@ -56,6 +56,16 @@ Examples:
     Rollback(ReturnArgs),
     /// Return to the bare base and forget every generation.
     Reset(ReturnArgs),
+    /// Bring the host to what its declarations say.
+    ///
+    /// Declarations are *.toml files in /etc, /run and /usr/lib, below
+    /// rpm-ostree-transient.d.
+    #[command(before_help = "\
+Examples:
+  rpm-ostree-transient apply --dry-run
+  rpm-ostree-transient apply --unchanged-exit-77
+")]
+    Apply(ApplyArgs),
     /// List the changes of this boot, newest first.
     History(ReportArgs),
     /// List packages and files that differ from the base.
@@ -106,6 +116,7 @@ impl Verb {
         match self {
             Verb::Install(args) => args.change.run.progress_fd,
             Verb::Uninstall(args) => args.change.run.progress_fd,
+            Verb::Apply(args) => args.run.progress_fd,
             Verb::Rollback(args) | Verb::Reset(args) => args.run.progress_fd,
             Verb::Status(_) | Verb::History(_) | Verb::Diff(_) | Verb::Verify(_) | Verb::CleanBoot(_) => None,
         }
@@ -209,6 +220,17 @@ pub struct ReturnArgs {
     pub run: RunArgs,
 }
 
+/// `apply`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct ApplyArgs {
+    /// Use cached metadata and packages only, never the network.
+    #[arg(short = 'C', long)]
+    pub cache_only: bool,
+    /// Options that every change has.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
 /// `history`, `diff`, `verify` and `clean-boot`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct ReportArgs {
@@ -284,6 +306,9 @@ mod tests {
         assert!(matches!(parse("status -v -b"), Ok(Verb::Status(a)) if a.verbose));
         assert!(matches!(parse("rollback --no-wait"), Ok(Verb::Rollback(a)) if a.run.no_wait));
         assert!(matches!(parse("reset -n --unchanged-exit-77"), Ok(Verb::Reset(a)) if a.run.unchanged_exit_77));
+        assert!(
+            matches!(parse("apply -C --unchanged-exit-77"), Ok(Verb::Apply(a)) if a.cache_only && a.run.unchanged_exit_77)
+        );
         assert!(matches!(parse("history --json"), Ok(Verb::History(a)) if a.json));
         assert!(matches!(parse("diff"), Ok(Verb::Diff(a)) if !a.json));
         assert!(matches!(parse("verify --json"), Ok(Verb::Verify(a)) if a.json));

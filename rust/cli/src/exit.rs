@@ -149,6 +149,7 @@ mod tests {
             Unsolvable => (c, 82, "unsolvable"),
             StateDamaged => (c, 83, "state-damaged"),
             NotAsPromised => (c, 84, "not-as-promised"),
+            Declaration => (c, 90, "declaration"),
             Interrupted => (c, 130, "interrupted"),
         };
         [
@@ -175,6 +176,7 @@ mod tests {
             Unsolvable,
             StateDamaged,
             NotAsPromised,
+            Declaration,
             Interrupted,
         ]
         .map(number)

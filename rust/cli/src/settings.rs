@@ -1,7 +1,7 @@
 //! Raw words → a resolved request and options, as the engine takes them. Pure but for the existence of a file that
 //! [`PackageArg::parse`] looks up.
 
-use crate::args::{ChangeArgs, InstallArgs, RunArgs, UninstallArgs};
+use crate::args::{ApplyArgs, ChangeArgs, InstallArgs, RunArgs, UninstallArgs};
 use anyhow::Result;
 use engine::transaction::Options;
 use model::{Code, Failure, PackageArg, Request};
@@ -30,6 +30,7 @@ impl Change {
             install: package_args(&args.packages, cwd)?,
             uninstall: args.uninstall.clone(),
             uninstall_all: false,
+            declared: None,
         };
         Ok(Change { request, options })
     }
@@ -43,6 +44,7 @@ impl Change {
             install: package_args(&args.install, cwd)?,
             uninstall: args.packages.clone(),
             uninstall_all: args.all,
+            declared: None,
         };
         Ok(Change { request, options: change_options(&args.change, typed) })
     }
@@ -51,6 +53,12 @@ impl Change {
 /// The options of `rollback` and `reset`.
 pub fn run_options(args: &RunArgs, typed: &str) -> Options {
     Options { dry_run: args.dry_run, wait: !args.no_wait, command: typed.to_owned(), ..Options::default() }
+}
+
+/// The options of `apply`.
+pub fn apply_options(args: &ApplyArgs, typed: &str) -> Options {
+    let resolve = engine::resolve::Options { cache_only: args.cache_only, ..engine::resolve::Options::default() };
+    Options { resolve, ..run_options(&args.run, typed) }
 }
 
 fn change_options(args: &ChangeArgs, typed: &str) -> Options {

@@ -3,6 +3,7 @@
 
 pub mod admit;
 pub mod config;
+pub mod declare;
 pub mod fetch;
 pub mod files;
 pub mod generation;

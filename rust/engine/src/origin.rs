@@ -88,8 +88,8 @@ mod tests {
             created: 0,
             command: String::new(),
             requested: vec![
-                Requested { word: "perl(a;b)".into(), name: "strace".into(), local: false },
-                Requested { word: "x-1-1.noarch.rpm".into(), name: "x".into(), local: true },
+                Requested { word: "perl(a;b)".into(), name: "strace".into(), local: false, owners: vec![] },
+                Requested { word: "x-1-1.noarch.rpm".into(), name: "x".into(), local: true, owners: vec![] },
             ],
             packages: vec![],
             files: 0,

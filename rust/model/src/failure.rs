@@ -55,6 +55,8 @@ pub enum Code {
     StateDamaged = 83,
     /// `verify` found something that does not hold.
     NotAsPromised = 84,
+    /// `apply` refused a declaration; all others are applied.
+    Declaration = 90,
     /// Interrupted by a signal before anything changed.
     Interrupted = 130,
 }

@@ -2,6 +2,7 @@
 //! printed in a test without a host. The words are those of the glossary in `CONTRIBUTING.md`.
 #![forbid(unsafe_code)]
 
+pub mod declaration;
 pub mod effect;
 pub mod failure;
 pub mod manifest;
@@ -12,6 +13,7 @@ pub mod request;
 pub mod status;
 pub mod verification;
 
+pub use declaration::{Application, Declaration, Declared, DeclaredObject, Lifetime, ObjectState};
 pub use effect::{AttributedEffect, Cause, Effect, NotApplied, SkippedPath};
 pub use failure::{Code, Failure};
 pub use manifest::{LayeredPackage, Manifest, Reason, Signature};

@@ -39,6 +39,16 @@ pub struct Requested {
     pub name: String,
     /// True when it was a local file or URL (`requested-local` in the origin).
     pub local: bool,
+    /// Who asks for it: owners of declarations, and `admin` for the command line. Empty for the command line alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<String>,
+}
+
+impl Requested {
+    /// True when the command line asked for it.
+    pub fn by_hand(&self) -> bool {
+        self.owners.is_empty() || self.owners.iter().any(|o| o == crate::declaration::ADMIN)
+    }
 }
 
 /// A package of the layer.

@@ -54,4 +54,7 @@ pub struct Request {
     pub uninstall: Vec<String>,
     /// Remove every layered package.
     pub uninstall_all: bool,
+    /// From `apply`: all that is declared. What was declared before and is not any more goes, unless something needs it.
+    #[serde(default)]
+    pub declared: Option<crate::declaration::Declared>,
 }

@@ -45,6 +45,9 @@ pub enum SwapMethod {
 pub struct Spec {
     /// Requests and the packages that answer them.
     pub requested: Vec<Requested>,
+    /// The declarations as the last `apply` of this boot found them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub declarations: Vec<crate::declaration::DeclaredObject>,
 }
 
 /// A process that sees another `/usr` than the host: it has a mount namespace of its own, made before the last change.

@@ -2,6 +2,7 @@
 //! `docs/schemas/released/` has a document of every kind as each released version wrote it, which must parse for ever.
 
 use anyhow::{Context as _, Result};
+use model::Application;
 use model::failure::ErrorDocument;
 use model::progress::Line;
 use model::status::{Diff, History, Outcome, Status};
@@ -10,10 +11,11 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use std::path::Path;
 
 /// Every document: its name as in `kind`, in lower case, and its schema.
-pub fn all() -> [(&'static str, Schema); 8] {
+pub fn all() -> [(&'static str, Schema); 9] {
     [
         ("status", of::<Status>()),
         ("outcome", of::<Outcome>()),
+        ("application", of::<Application>()),
         ("history", of::<History>()),
         ("diff", of::<Diff>()),
         ("verification", of::<Verification>()),
@@ -93,6 +95,7 @@ mod tests {
                 assert!(errors.is_empty(), "{}: {errors:?}", path.display());
                 match name {
                     "status" => drop(serde_json::from_str::<Status>(&text).unwrap()),
+                    "application" => drop(serde_json::from_str::<Application>(&text).unwrap()),
                     "outcome" => drop(serde_json::from_str::<Outcome>(&text).unwrap()),
                     "history" => drop(serde_json::from_str::<History>(&text).unwrap()),
                     "progress" => drop(serde_json::from_str::<Line>(&text).unwrap()),

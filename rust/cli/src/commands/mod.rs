@@ -1,5 +1,6 @@
 //! One line a verb; each verb has a file. A verb returns the exit status, or an error for [`crate::exit`].
 
+mod apply;
 mod clean_boot;
 mod diff;
 mod history;
@@ -30,6 +31,7 @@ pub fn run(cli: Cli, typed: &str, output: &Output) -> Result<u8> {
         Verb::Status(args) => status::run(&args, output),
         Verb::Rollback(args) => rollback::run(&args, typed, output),
         Verb::Reset(args) => reset::run(&args, typed, output),
+        Verb::Apply(args) => apply::run(&args, typed, output),
         Verb::History(_) => history::run(output),
         Verb::Diff(_) => diff::run(output),
         Verb::CleanBoot(_) => clean_boot::run(typed, output),

@@ -1,6 +1,7 @@
 //! Text for people: pure functions from the contract's documents to lines of at most 80 columns (a single long word
 //! excepted). Every name that came from a package or a file is escaped, so that it cannot move the cursor.
 
+mod declarations;
 mod diff;
 mod effects;
 mod history;
@@ -8,6 +9,7 @@ mod outcome;
 mod status;
 mod verification;
 
+pub use declarations::application;
 pub use diff::diff;
 pub use history::history;
 pub use outcome::{Ending, outcome};

@@ -1,6 +1,6 @@
 //! `status`: what is layered, for the verb itself and as the section below rpm-ostree's own status.
 
-use super::{ago, count, effects, escape, fields, size, time};
+use super::{ago, count, declarations, effects, escape, fields, size, time};
 use model::status::{StaleView, Status, SwapMethod};
 use model::{LayeredPackage, Reason, Signature};
 
@@ -20,6 +20,9 @@ pub fn status(document: &Status, verbose: bool, now: u64) -> String {
         Some(text) => out.push_str(&text),
         None => {
             out.push_str("No packages are layered until reboot.\n");
+            for line in declarations::lines(&document.spec.declarations) {
+                out.push_str(&(line + "\n"));
+            }
             if let Some(n) = document.status.left_over {
                 out.push_str(&format!(
                     "Generation {n} is live no more; what it made outside /usr goes with the next change,\n\
@@ -43,9 +46,15 @@ pub fn section(document: &Status, verbose: bool, now: u64) -> Option<String> {
     if layer.generation == 0 {
         return None;
     }
-    let requested = document.spec.requested.iter().map(|r| match &r.word {
-        word if *word == r.name => escape(word),
-        word => format!("{} ({})", escape(word), escape(&r.name)),
+    let requested = document.spec.requested.iter().map(|r| {
+        let owners = match r.owners.as_slice() {
+            [] => String::new(),
+            owners => format!(" for {}", owners.iter().map(|o| escape(o)).collect::<Vec<_>>().join(" and ")),
+        };
+        match &r.word {
+            word if *word == r.name => escape(word) + &owners,
+            word => format!("{} ({}){owners}", escape(word), escape(&r.name)),
+        }
     });
     let mut rows = vec![("Generation", layer.generation.to_string())];
     match layer.rollback {
@@ -60,6 +69,7 @@ pub fn section(document: &Status, verbose: bool, now: u64) -> Option<String> {
         rows.push(("Command", escape(command)));
     }
     rows.push(("Requested", requested.collect::<Vec<_>>().join(", ")));
+    rows.extend(several("Declared", declarations::lines(&document.spec.declarations)));
     rows.push(("Packages", packages(&layer.packages, verbose)));
     rows.push(("Files", layer.files.to_string()));
     let limit = layer.memory_limit_bytes;
@@ -129,7 +139,8 @@ mod tests {
         let mut unsigned = package("local-1-1.noarch", Reason::Requested);
         unsigned.signature = Signature::NotChecked;
         unsigned.repository = "@commandline".into();
-        let request = |word: &str, name: &str| Requested { word: word.into(), name: name.into(), local: false };
+        let request =
+            |word: &str, name: &str| Requested { word: word.into(), name: name.into(), local: false, owners: vec![] };
         Status {
             api_version: model::status::API_VERSION.into(),
             kind: "Status".into(),
@@ -141,7 +152,10 @@ mod tests {
                 version: Some("41.1".into()),
                 origin: Some("fedora:stable".into()),
             },
-            spec: Spec { requested: vec![request("/usr/bin/strace", "strace"), request("local", "local")] },
+            spec: Spec {
+                requested: vec![request("/usr/bin/strace", "strace"), request("local", "local")],
+                declarations: vec![],
+            },
             status: Layer {
                 generation: 3,
                 rollback: Some(2),

@@ -36,32 +36,49 @@ struct Question {
 /// Plans a request.
 pub(super) fn plan(session: &mut Session<'_>, input: &Input<'_>) -> Result<Answer> {
     let removed = uninstall::removals(session, input)?;
+    match attempt(session, input, &removed) {
+        // What is taken back may be in the way of what comes. It goes first only then, as what comes may need it.
+        Err(error) if uninstall::releases(input) => {
+            let mut all = uninstall::orphans(session, input, &removed, &BTreeSet::new());
+            all.extend(&removed);
+            attempt(session, input, &all).map_err(|_| error)
+        }
+        other => other,
+    }
+}
+
+fn attempt(session: &mut Session<'_>, input: &Input<'_>, removed: &BTreeSet<Package>) -> Result<Answer> {
     let mut question = Question::default();
     for arg in &input.request.install {
         match arg {
             PackageArg::Subject(word) => match subject::find(session, word)? {
                 Meaning::NeedsFilelists => return Ok(Answer::NeedsFilelists),
                 Meaning::Packages { packages, glob } => {
-                    ask(session, input, &mut question, word, packages, glob, &removed)?;
+                    ask(session, input, &mut question, word, packages, glob, removed)?;
                 }
             },
             PackageArg::LocalFile(path) => {
                 let word = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
                 let local = session.local.iter().find(|(known, _)| known == path).map(|(_, p)| *p);
                 let p = local.ok_or_else(|| anyhow::anyhow!("{} was not loaded", path.display()))?;
-                ask_local(session, input, &mut question, (&word, path), p, &removed)?;
+                ask_local(session, input, &mut question, (&word, path), p, removed)?;
             }
             PackageArg::Url(url) => anyhow::bail!("{} was not downloaded before resolving", super::redact(url)),
         }
     }
-    let steps = if question.jobs.is_empty() {
+    let mut steps: Vec<Package> = if question.jobs.is_empty() {
         removed.iter().copied().collect()
     } else {
-        match solve(session, input, &question, &removed)? {
+        match solve(session, input, &question, removed)? {
             Some(steps) => steps,
             None => return Ok(Answer::NeedsFilelists),
         }
     };
+    let come = steps.iter().filter(|p| session.is_new(**p));
+    let named = question.wishes.iter().flat_map(|w| &w.2).filter(|p| session.layered.contains_key(p));
+    let roots = come.chain(named.filter(|p| !steps.contains(p))).copied().collect();
+    let orphans = uninstall::orphans(session, input, removed, &roots);
+    steps.extend(orphans.into_iter().filter(|p| !steps.contains(p)).collect::<Vec<_>>());
     let plan = assemble(session, input, question, &steps)?;
     Ok(Answer::Plan(plan))
 }
@@ -282,16 +299,36 @@ fn requested(
     let stays = session.layered.keys().filter(|p| !gone.contains(p));
     let after: BTreeSet<Package> = stays.chain(come).copied().collect();
     let names: BTreeSet<String> = after.iter().map(|p| session.pool.name(*p)).collect();
-    let mut out: Vec<Requested> = input.requested.iter().filter(|r| names.contains(&r.name)).cloned().collect();
+    let stays = |r: &&Requested| names.contains(&r.name) && !uninstall::is_released(input.request, r);
+    let mut out: Vec<Requested> = input.requested.iter().filter(stays).cloned().collect();
     for (word, local, answers) in wishes {
         for p in answers.iter().filter(|p| after.contains(p)) {
             let name = session.pool.name(*p);
             // A name or a file that takes the place of an earlier request for the same package replaces it.
             out.retain(|r| r.name != name || (r.word != *word && !local && !r.local));
-            out.push(Requested { word: word.clone(), name, local: *local });
+            out.push(Requested { word: word.clone(), name, local: *local, owners: vec![] });
         }
     }
+    for r in &mut out {
+        let before = input.requested.iter().find(|o| o.word == r.word && o.name == r.name);
+        r.owners = owners(before, input.request, r);
+    }
     out
+}
+
+/// Who asks for this word after the request: declarations say it for their owners, the command line for itself.
+fn owners(before: Option<&Requested>, request: &model::Request, r: &Requested) -> Vec<String> {
+    let admin = model::declaration::ADMIN.to_owned();
+    let mut owners: BTreeSet<String> = match &request.declared {
+        Some(declared) => declared.owners.get(&r.word).cloned().unwrap_or_default(),
+        None => before.iter().flat_map(|b| &b.owners).cloned().collect(),
+    };
+    let asked = request.declared.is_none() && request.install.iter().any(|a| uninstall::word_of(a) == r.word);
+    if before.is_some_and(Requested::by_hand) || asked || before.is_none() && request.declared.is_none() {
+        owners.insert(admin.clone());
+    }
+    // The administrator alone is the usual case, and needs no words.
+    if owners.len() == 1 && owners.contains(&admin) { Vec::new() } else { owners.into_iter().collect() }
 }
 
 fn planned(session: &Session<'_>, p: Package, nevra: Nevra, action: Action, reason: Reason) -> Result<PlannedPackage> {

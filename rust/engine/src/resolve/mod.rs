@@ -12,6 +12,8 @@ mod subject;
 mod uninstall;
 mod vars;
 
+pub(crate) use uninstall::word_of;
+
 pub use config::{RepoConfig, Secret, redact};
 pub(crate) use subject::near;
 

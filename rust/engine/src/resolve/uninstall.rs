@@ -5,7 +5,8 @@ use super::session::Session;
 use super::{Input, subject};
 use anyhow::Result;
 use bridge::solv::{Match, Package};
-use model::{Code, Failure, Reason};
+use model::manifest::Requested;
+use model::{Code, Failure, LayeredPackage, PackageArg, Reason, Request};
 use std::collections::BTreeSet;
 
 /// The layered packages that a request removes, with dependencies that nothing needs any more.
@@ -23,13 +24,30 @@ pub(super) fn removals(session: &Session<'_>, input: &Input<'_>) -> Result<BTree
     if asked.is_empty() {
         return Ok(asked);
     }
-    let kept = needed(session, &asked);
+    let requested = |(p, record): (&Package, &&LayeredPackage)| {
+        (record.reason == Reason::Requested && !asked.contains(p)).then_some(*p)
+    };
+    let kept = needed(session, session.layered.iter().filter_map(requested).collect(), &asked);
     let dependents = dependents(session, &kept, &asked);
     if !dependents.is_empty() {
         let message = dependents.join("; ");
         return Err(Failure::new(Code::Unsolvable, message).hint("uninstall the packages that need it as well").into());
     }
     Ok(session.layered.keys().copied().filter(|p| !kept.contains(p)).collect())
+}
+
+/// True when declarations asked for this word, and no longer do.
+pub(super) fn is_released(request: &Request, r: &Requested) -> bool {
+    let declared = request.declared.as_ref();
+    declared.is_some_and(|d| !r.by_hand() && !d.owners.contains_key(&r.word))
+}
+
+/// The word that an argument is recorded by: of a file, its name.
+pub(crate) fn word_of(arg: &PackageArg) -> String {
+    match arg {
+        PackageArg::LocalFile(path) => path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned()),
+        other => other.to_string(),
+    }
 }
 
 /// The layered packages that one word means.
@@ -58,14 +76,33 @@ fn meant(session: &Session<'_>, input: &Input<'_>, word: &str) -> Result<Vec<Pac
     Err(if near.is_empty() { failure } else { failure.hint(format!("layered are: {}", near.join(", "))) }.into())
 }
 
-/// The layered packages that must stay: the requested ones that nobody asked to remove, and all that they need.
-fn needed(session: &Session<'_>, asked: &BTreeSet<Package>) -> BTreeSet<Package> {
-    let mut kept: BTreeSet<Package> = session
-        .layered
-        .iter()
-        .filter(|(p, record)| record.reason == Reason::Requested && !asked.contains(p))
-        .map(|(p, _)| *p)
-        .collect();
+/// The layered packages that nobody asks for any more and nothing needs. `removed` goes anyway, `roots` are what the
+/// request brings or names.
+pub(super) fn orphans(
+    session: &Session<'_>,
+    input: &Input<'_>,
+    removed: &BTreeSet<Package>,
+    roots: &BTreeSet<Package>,
+) -> BTreeSet<Package> {
+    let (released, staying): (Vec<&Requested>, Vec<&Requested>) =
+        input.requested.iter().partition(|r| is_released(input.request, r));
+    if released.is_empty() {
+        return BTreeSet::new();
+    }
+    let staying: BTreeSet<&str> = staying.iter().map(|r| r.name.as_str()).collect();
+    let asked = session.layered.keys().filter(|p| staying.contains(session.pool.name(**p).as_str()));
+    let kept = needed(session, asked.chain(roots).copied().filter(|p| !removed.contains(p)).collect(), removed);
+    session.layered.keys().copied().filter(|p| !kept.contains(p) && !removed.contains(p)).collect()
+}
+
+/// True when the request takes back what declarations asked for.
+pub(super) fn releases(input: &Input<'_>) -> bool {
+    input.requested.iter().any(|r| is_released(input.request, r))
+}
+
+/// The packages that must stay: these, and all layered ones that they need.
+fn needed(session: &Session<'_>, roots: BTreeSet<Package>, asked: &BTreeSet<Package>) -> BTreeSet<Package> {
+    let mut kept = roots;
     let mut open: Vec<Package> = kept.iter().copied().collect();
     while let Some(p) = open.pop() {
         let mut wanted = session.pool.requires(p);

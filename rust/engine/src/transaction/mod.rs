@@ -2,6 +2,7 @@
 //! order and owns none of their work; [`incoming`] fetches the files that the user named, [`build`] makes a generation,
 //! [`commit`] makes it visible, [`back`] undoes changes, [`recover`] repairs what a killed run left, [`report`] answers questions.
 
+mod apply;
 mod back;
 mod boot;
 mod build;
@@ -10,6 +11,7 @@ mod incoming;
 mod recover;
 mod report;
 
+pub use apply::apply;
 pub use back::{reset, rollback};
 pub use boot::clean_boot;
 pub use report::{diff, history, status};
@@ -125,11 +127,31 @@ pub fn change(request: &Request, options: &Options, progress: &dyn Progress) -> 
 }
 
 fn carry_out(request: &Request, options: &Options, progress: &dyn Progress) -> Result<Outcome> {
-    host::require_root()?;
-    let config = Config::read(Path::new("/"))?;
-    let mut resolve_options = test_hooks::apply(&options.resolve);
-    config.apply(&mut resolve_options)?;
-    let session = Session::begin(options, progress)?;
+    let settings = Settings::read(options)?;
+    within(&Session::begin(options, progress)?, &settings, request)
+}
+
+/// What configuration files add to the options.
+struct Settings {
+    config: Config,
+    resolve: resolve::Options,
+}
+
+impl Settings {
+    /// Read before the lock is taken: a bad file is told at once.
+    fn read(options: &Options) -> Result<Settings> {
+        host::require_root()?;
+        let config = Config::read(Path::new("/"))?;
+        let mut resolve = test_hooks::apply(&options.resolve);
+        config.apply(&mut resolve)?;
+        Ok(Settings { config, resolve })
+    }
+}
+
+/// One change of a session; a session may have several.
+fn within(session: &Session<'_>, settings: &Settings, request: &Request) -> Result<Outcome> {
+    let (options, progress) = (session.options, session.progress);
+    let (config, resolve_options) = (&settings.config, &settings.resolve);
     let existing = Store::open_existing()?;
     let live = Live::read(existing.as_ref())?;
 
@@ -156,18 +178,18 @@ fn carry_out(request: &Request, options: &Options, progress: &dyn Progress) -> R
     if last {
         let store = Store::open_with(&session.lock, &session.host, config.limits())?;
         let entry = history_entry(options, live.generation, 0, &plan, &live.effects);
-        return commit::switch(&session, &store, &live.effects, None, entry, plan);
+        return commit::switch(session, &store, &live.effects, None, entry, plan);
     }
 
     session.phase(Phase::Fetch)?;
-    let mut fetched = fetch(&resolution, &resolve_options, progress);
+    let mut fetched = fetch(&resolution, resolve_options, progress);
     if !resolve_options.cache_only && fetched.as_ref().is_err_and(|e| code(e) == Some(Code::Repository)) {
         // A mirror that lost what its metadata names: look again, once, and then believe it.
         progress.event(Event::Notice("A package is not where the metadata says; reading the metadata again".into()));
         resolution = resolve::resolve_refreshed(&input, progress)?;
         plan = resolution.plan.clone();
         incoming.describe(plan.install.iter_mut());
-        fetched = fetch(&resolution, &resolve_options, progress);
+        fetched = fetch(&resolution, resolve_options, progress);
     }
     let mut fetched = fetched?;
     incoming.describe(fetched.iter_mut().map(|f| &mut f.planned));
@@ -179,7 +201,7 @@ fn carry_out(request: &Request, options: &Options, progress: &dyn Progress) -> R
     let fresh = existing.is_none();
     drop(existing);
     let store = Store::open_with(&session.lock, &session.host, config.limits())?;
-    match build::build(&session, &store, &live, &fetched, plan) {
+    match build::build(session, &store, &live, &fetched, plan) {
         Ok(outcome) if !options.dry_run => {
             // What was harvested is memory to give back. The change is live: a failure here is the next run's to mend.
             let _ = store.empty_staging(&session.lock);

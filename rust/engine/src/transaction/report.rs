@@ -9,9 +9,9 @@ use crate::lock::HostLock;
 use crate::overlay::{UsrMounts, stale_views};
 use anyhow::{Context as _, Result};
 use fn_error_context::context;
-use model::Manifest;
 use model::manifest::LayeredPackage;
 use model::status::{API_VERSION, Deployment, Diff, History, Layer, STATUS_PATH, Spec, Status};
+use model::{DeclaredObject, Manifest};
 use std::path::{Path, PathBuf};
 
 /// The document of one generation, readable by everybody.
@@ -82,9 +82,24 @@ fn empty(host: &Host) -> Status {
     }
 }
 
+fn declarations() -> PathBuf {
+    Path::new(RUN_DIR).join("declarations.json")
+}
+
+/// Writes what `apply` found, for `status`.
+pub(super) fn write_declarations(_lock: &HostLock, objects: &[DeclaredObject]) -> Result<()> {
+    if objects.is_empty() {
+        return files::remove(&declarations());
+    }
+    let mut text = serde_json::to_vec_pretty(objects)?;
+    text.push(b'\n');
+    files::write(&declarations(), &text, 0o644)
+}
+
 /// Removes every status document.
 pub(super) fn remove(_lock: &HostLock) -> Result<()> {
     files::remove(Path::new(STATUS_PATH))?;
+    files::remove(&declarations())?;
     each_document(|_, path| files::remove(path))
 }
 
@@ -155,6 +170,8 @@ pub fn status() -> Result<Status> {
         status.status.memory_limit_bytes = space.total_bytes;
     }
     status.status.stale_views = stale_views();
+    let objects = std::fs::read(declarations()).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    status.spec.declarations = objects.filter(|_| status.status.left_over.is_none()).unwrap_or_default();
     status.status.swap = (live != 0).then_some(mounts.swap_method());
     Ok(status)
 }

@@ -177,7 +177,12 @@ impl Host {
         self.install(name_version);
         let nevra: Nevra = format!("{name_version}-1.noarch").parse().unwrap();
         if reason == Reason::Requested {
-            self.requested.push(Requested { word: nevra.name.clone(), name: nevra.name.clone(), local: false });
+            self.requested.push(Requested {
+                word: nevra.name.clone(),
+                name: nevra.name.clone(),
+                local: false,
+                owners: vec![],
+            });
         }
         self.layered.push(LayeredPackage {
             nevra,
